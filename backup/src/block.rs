@@ -6,7 +6,7 @@
 //! | bytes | header of a file |
 //! |---|---|
 //! | 8 | `ARCHONBK` |
-//! | 4 | the format, 1 |
+//! | 4 | the format: 1 without values that expire, or 2 |
 //! | 4 | checksum of the preceding bytes |
 //!
 //! | bytes | each block |
@@ -23,7 +23,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crc32c::{crc32c, crc32c_append};
 
 /// Format of files and manifests.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// Oldest format that is read: its files have no values that expire.
+pub(crate) const FORMAT_MIN: u32 = 1;
 /// Maximum length of a block. A page of a snapshot is shorter, unless a single entry is longer.
 pub const BLOCK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -161,7 +163,7 @@ impl FileReader {
         }
         content.advance(8);
         let found = content.get_u32();
-        if found != FORMAT {
+        if !(FORMAT_MIN..=FORMAT).contains(&found) {
             return Err(BackupError::Newer { file: self.file.clone(), found, known: FORMAT });
         }
         self.sum.add(bytes);
@@ -214,8 +216,7 @@ impl FileReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::Revision;
-    use archon_types::{pack_entry, unpack_entries};
+    use archon_types::{Revision, Stored, pack_entry, unpack_entries};
 
     fn file(blocks: &[Vec<(&str, &str)>]) -> (Vec<u8>, FileSum) {
         let (mut writer, head) = FileWriter::begin();
@@ -223,7 +224,8 @@ mod tests {
         for (number, block) in blocks.iter().enumerate() {
             let mut entries = BytesMut::new();
             for (key, value) in block {
-                pack_entry(&mut entries, key.as_bytes(), value.as_bytes(), Revision::new(number as u64));
+                let value = Bytes::copy_from_slice(value.as_bytes());
+                pack_entry(&mut entries, key.as_bytes(), &Stored::new(value, Revision::new(number as u64)));
             }
             file.extend(writer.block(&entries, block.len() as u32, crc32c(&entries)).unwrap());
             file.extend(&entries);
@@ -263,7 +265,7 @@ mod tests {
     fn block_of(bytes: usize, tiny: bool) -> (BytesMut, u32) {
         let (mut entries, mut count) = (BytesMut::new(), 0);
         let mut pack = |key: &[u8], value: &[u8]| {
-            pack_entry(&mut entries, key, value, Revision::new(1));
+            pack_entry(&mut entries, key, &Stored::new(Bytes::copy_from_slice(value), Revision::new(1)));
             count += 1;
             entries.len()
         };

@@ -2,7 +2,7 @@
 //! directory without a manifest holds no backup. Files of the same kind record the started backup and its finished
 //! pieces, for resumption.
 
-use crate::block::{FORMAT, FileSum};
+use crate::block::{FORMAT, FORMAT_MIN, FileSum};
 use crate::error::BackupError;
 use archon_client::{Bytes, Holds, KeyRange, KeysBy, TableSummary, Word};
 use archon_types::limits::check_name;
@@ -268,7 +268,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T,
     }
     let read = |error: serde_json::Error| damaged(&format!("it cannot be read: {error}"));
     let Formatted { format } = serde_json::from_str(content).map_err(read)?;
-    if let Some(found) = format.filter(|found| *found != FORMAT) {
+    if let Some(found) = format.filter(|found| !(FORMAT_MIN..=FORMAT).contains(found)) {
         return Err(BackupError::Newer { file: file.to_owned(), found, known: FORMAT });
     }
     serde_json::from_str(content).map_err(read)

@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::store::Store;
 use crate::unfinished::{KEY, Note, Unfinished};
 use crate::verify::{PieceReader, show, verify_tables};
-use archon_client::{Admin, Client, ClientBuilder, Error, ErrorKind, Op, RangeLimits, Revision, TableSummary};
+use archon_client::{Admin, Client, ClientBuilder, Error, ErrorKind, Expiry, Op, RangeLimits, Revision, TableSummary};
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{RANGES_FIRST_MAX, op};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -320,9 +320,14 @@ impl Filling<'_> {
     /// resumed restore keeps existing entries, which were restored earlier or are newer.
     async fn write(&self, client: &Client, mut left: Vec<op::Entry>) -> Result<(), BackupError> {
         for attempt in 1.. {
-            let put = |entry: &op::Entry| match (entry.key.clone(), entry.value.clone()) {
-                (key, value) if self.is_new => Op::Put { key, value },
-                (key, value) => Op::CompareAndSet { key, expected: Revision::ZERO, value },
+            let put = |entry: &op::Entry| match (entry.key.clone(), entry.value.clone(), entry.expires) {
+                (key, value, None) if self.is_new => Op::Put { key, value },
+                (key, value, None) => Op::CompareAndSet { key, expected: Revision::ZERO, value },
+                // Values that have expired by now are absent after it.
+                (key, value, Some(expires)) => {
+                    let expected = (!self.is_new).then_some(Revision::ZERO);
+                    Op::PutExpiring { key, value, expected, expiry: Expiry::At(expires) }
+                }
             };
             let outcomes = client.batch(left.iter().map(put).collect()).await?;
             let (mut again, mut last) = (Vec::new(), None);
@@ -381,6 +386,7 @@ mod tests {
             key: Bytes::from_static(b"k"),
             value: vec![0; bytes].into(),
             revision: Revision::new(1),
+            expires: None,
         };
         let sizes = |entries: Vec<op::Entry>| batches(entries).iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(sizes(vec![entry(1); 600]), [256, 256, 88]);

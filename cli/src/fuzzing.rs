@@ -46,7 +46,9 @@ pub fn rows(input: &[u8], csv: bool) -> Result<usize, String> {
     let read =
         |text: &[u8]| Rows::new(format, text).map(|row| row.map(|(_, row)| row)).collect::<Result<Vec<Row>, Bad>>();
     let found = read(input).map_err(|bad| format!("line {}: {}", bad.line, bad.why))?;
-    let write = |out: &mut RowWriter<Vec<u8>>| found.iter().try_for_each(|row| out.write(&row.key, &row.value));
+    let write = |out: &mut RowWriter<Vec<u8>>| {
+        found.iter().try_for_each(|row| out.write(&row.key, &row.value, row.expires_at_ms))
+    };
     let mut out = RowWriter::new(format, Vec::new()).map_err(|error| error.to_string())?;
     write(&mut out).map_err(|error| error.to_string())?;
     let text = out.finish().map_err(|error| error.to_string())?;

@@ -190,9 +190,9 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
     };
     let connect = connect::client(connection, &table, via.as_deref());
     match verb {
-        KvVerb::Put { key, value } => {
+        KvVerb::Put { key, value, ttl } => {
             let value = kv::value_of(&value)?;
-            kv::put(&key, value, &connect.await?, &output).await
+            kv::put(&key, value, ttl, &connect.await?, &output).await
         }
         KvVerb::Get { key, stale: false, raw } => kv::get(&key, raw, &connect.await?, &output).await,
         KvVerb::Get { key, stale: true, raw } => kv::get_stale(&key, raw, &connect.await?, &output).await,

@@ -56,17 +56,18 @@ pub use archon_security::{CredentialsError, Identity, Role, Tls, Transport};
 pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
-    Answer, Condition, CoordinatorRole, DoorState, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Holds,
+    Answer, Condition, CoordinatorRole, DoorState, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Expiry, Holds,
     KeyRange, KeysBy, MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, OTHER_HISTORY_REMEDY,
     Op, PartitionId, PartitionStatus, Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, ReshapingKind,
-    ReshapingPhase, Revision, Right, Setting, SettingChange, SettingUnit, Severity, TableChange, TableId, TraitsChange,
-    TransportKind, UnknownWord, UnmetCode, Version, Word,
+    ReshapingPhase, Revision, Right, Setting, SettingChange, SettingUnit, Severity, Stored, TableChange, TableId,
+    TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The crate of the type [`Bytes`] of keys and values.
 pub use bytes;
 pub use bytes::Bytes;
 pub use error::{Error, Outcome};
+pub use kv::put_options::PutOptions;
 pub use kv::scan::{Entry, Page, Scan};
 pub use kv::snapshot::{Snapshot, SnapshotOf, SnapshotPage};
 pub use kv::stale::StaleValue;

@@ -43,6 +43,8 @@ coverage! {
     protocols_held,
     /// Starts of a version that does not support the protocol of its disk.
     older_refused,
+    /// Expired rows removed by leaders.
+    expired,
     /// Copies stopped at an entry that their version cannot read.
     unreadable,
     /// Changes of the quorum begun.

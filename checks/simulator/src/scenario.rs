@@ -106,6 +106,8 @@ pub struct Scenario {
     pub doors: bool,
     /// True if each relay carries at most one other.
     pub carries_few: bool,
+    /// True if clients write values that expire.
+    pub expires: bool,
     /// True if operators drop and recreate tables.
     pub drops: bool,
     /// Number of failure zones, assigned in turn; 0 if nodes have no zone.
@@ -181,6 +183,19 @@ const RESTARTS_END: u64 = 900_000_000;
 /// Returns whether sessions of the leading coordinator end within its term.
 fn restarts(seed: u64) -> bool {
     is_of(DOORS_END..RESTARTS_END, 0x05E5_51ED, seed)
+}
+
+/// Seeds from there on up to here have values that expire.
+const EXPIRIES_END: u64 = 1_000_000_000;
+
+/// Returns whether clients of this seed write values that expire.
+fn expires(seed: u64) -> bool {
+    is_of(RESTARTS_END..EXPIRIES_END, 0x0E8B_12ED, seed)
+}
+
+/// Returns the theme of a seed with values that expire: every fourth merges partitions.
+fn of_expiries(seed: u64) -> Option<Theme> {
+    ((RESTARTS_END..EXPIRIES_END).contains(&seed) && seed.is_multiple_of(4)).then_some(Theme::Merges)
 }
 
 /// Returns the theme of a seed in which they do: one in three keeps its own theme.
@@ -270,7 +285,12 @@ impl Scenario {
             2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
-        let theme = of_ranges(seed).or(of_relays(seed)).or(of_doors(seed)).or(of_restarts(seed)).unwrap_or(theme);
+        let theme = of_ranges(seed)
+            .or(of_relays(seed))
+            .or(of_doors(seed))
+            .or(of_restarts(seed))
+            .or(of_expiries(seed))
+            .unwrap_or(theme);
         // Of four copies two may be dropped, so that two sides can separate (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
@@ -328,6 +348,7 @@ impl Scenario {
             relays: false,
             doors: false,
             carries_few: false,
+            expires: expires(seed),
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),

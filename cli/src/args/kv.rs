@@ -1,8 +1,9 @@
 //! Options of the commands that read and write keys.
 
-use super::parse::{address, name};
+use super::parse::{address, name, ttl};
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Options of `archon kv`, and its commands.
 #[derive(clap::Args, Debug)]
@@ -26,13 +27,17 @@ pub(crate) enum KvVerb {
     #[command(after_help = "\
 Examples:
   archon kv put city/1 athens
-  archon kv put picture - < picture.png        the value comes from standard input, at most 1 MiB")]
+  archon kv put picture - < picture.png        the value comes from standard input, at most 1 MiB
+  archon kv put session/1 alice --ttl 10m      gone after ten minutes")]
     Put {
         /// Key: 1 to 4096 bytes of UTF-8.
         key: String,
         /// Value; `-` reads it from standard input.
         #[arg(allow_hyphen_values = true)]
         value: String,
+        /// Have the key expire after this time, such as 500ms, 10s, 15m, 2h or 30d; default: never.
+        #[arg(long, value_name = "T", value_parser = ttl)]
+        ttl: Option<Duration>,
     },
     /// Print the bytes of the value of a key; exit 3 if the key does not exist.
     ///
@@ -41,7 +46,7 @@ Examples:
 Examples:
   archon kv get city/1
   archon kv get picture > picture.png
-  archon kv get city/1 -o json                 with its revision
+  archon kv get city/1 -o json                 with its revision, and when it expires
   archon kv get city/1 --stale                 works without a leader; may be outdated")]
     Get {
         /// Key.
@@ -130,7 +135,8 @@ Examples:
     ///
     /// A JSON line is {"key":"…","value":"…"}; a value that is not UTF-8 is stored in "value_hex", with two hexadecimal
     /// digits per byte, as in `kv scan -o json`. CSV has the columns key, value and value_hex; value_hex is empty for
-    /// UTF-8 values. Keys are always UTF-8. Revisions are not exported: an import assigns new ones.
+    /// UTF-8 values. Keys are always UTF-8. Revisions are not exported: an import assigns new ones. A value that expires has
+    /// "expires_at_ms" in JSON lines, which an import keeps; CSV has no column for it.
     ///
     /// Rows are read page by page in key order, so memory use does not depend on the size of the table. The export is
     /// not a snapshot: each partition is read at its own time. An output file appears under its name only when it is

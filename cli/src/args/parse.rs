@@ -29,6 +29,14 @@ pub(crate) fn threshold(text: &str) -> Result<Duration, String> {
     duration_within(text, ("1ms", 1.0), ("30d", 30.0 * 24.0 * HOUR_MS))
 }
 
+/// Parses a time to live: as any time, up to a hundred years.
+///
+/// # Errors
+/// Description of the fault, and a valid example.
+pub(super) fn ttl(text: &str) -> Result<Duration, String> {
+    duration_within(text, ("1ms", 1.0), ("36500d", 36_500.0 * 24.0 * HOUR_MS))
+}
+
 /// Parses a polling interval: 200 ms to ten minutes.
 ///
 /// # Errors
@@ -314,6 +322,8 @@ mod tests {
 
     #[test]
     fn times_need_a_unit() {
+        assert_eq!(ttl("30d"), Ok(Duration::from_secs(30 * 24 * 3600)));
+        assert!(ttl("0s").is_err() && ttl("36501d").is_err());
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));

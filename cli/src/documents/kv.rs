@@ -38,6 +38,9 @@ pub(crate) struct Key {
     /// Revision of the value read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,
+    /// Unix time in milliseconds at which it expires, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at_ms: Option<u64>,
     /// Revision of the partition as of which the key was read; only for a stale read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_of_revision: Option<u64>,
@@ -54,6 +57,9 @@ pub(crate) struct Row {
     /// Its value.
     #[serde(flatten)]
     pub(crate) value: ValueText,
+    /// Unix time in milliseconds at which it expires, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at_ms: Option<u64>,
 }
 
 /// A table exported to a file.
@@ -100,6 +106,9 @@ pub(crate) struct Outcome {
     /// Revision read or written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,
+    /// Unix time in milliseconds at which it expires, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at_ms: Option<u64>,
     /// Error, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorBody>,

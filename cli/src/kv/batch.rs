@@ -6,6 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
 use crate::text_input;
 use archon_client::{Answer, Client, Error, ErrorKind, Op, Revision};
+use archon_types::Millis;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, check_value};
 use bytes::Bytes;
 use std::io::Read;
@@ -197,14 +198,24 @@ fn row(outcome: &Outcome, result: String) -> Vec<String> {
 fn blank(step: &Step) -> Outcome {
     let operation = match &step.op {
         Op::Get { .. } => "get",
-        Op::Put { .. } => "put",
+        Op::Put { .. } | Op::PutExpiring { expected: None, .. } => "put",
         Op::Delete { .. } => "del",
-        Op::CompareAndSet { .. } => "cas",
+        Op::CompareAndSet { .. } | Op::PutExpiring { expected: Some(_), .. } => "cas",
         Op::Increment { .. } => "incr",
         Op::Scan { .. } => "scan",
     };
     let (line, key) = (step.line, step.key.clone());
-    Outcome { line, operation, key, ok: true, existed: None, value: ValueText::default(), revision: None, error: None }
+    Outcome {
+        line,
+        operation,
+        key,
+        ok: true,
+        existed: None,
+        value: ValueText::default(),
+        revision: None,
+        expires_at_ms: None,
+        error: None,
+    }
 }
 
 /// Returns the result of one operation, for programs and for people, or the reason why it failed.
@@ -212,9 +223,11 @@ fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<(Outcome, Strin
     let blank = blank(step);
     match result {
         Ok(Answer::Value(None)) => Ok((Outcome { existed: Some(false), ..blank }, "absent".to_owned())),
-        Ok(Answer::Value(Some((found, revision)))) => {
-            let (existed, revision) = (Some(true), Some(revision.get()));
-            Ok((Outcome { existed, value: ValueText::of(&found), revision, ..blank }, shown(&found)))
+        Ok(Answer::Value(Some(found))) => {
+            let (existed, revision) = (Some(true), Some(found.revision.get()));
+            let expires_at_ms = found.expires.map(Millis::get);
+            let value = ValueText::of(&found.value);
+            Ok((Outcome { existed, value, revision, expires_at_ms, ..blank }, shown(&found.value)))
         }
         Ok(Answer::Written { revision }) => {
             Ok((Outcome { revision: Some(revision.get()), ..blank }, "written".to_owned()))
@@ -228,7 +241,10 @@ fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<(Outcome, Strin
             Ok((Outcome { revision, value: ValueText::of(text.as_bytes()), ..blank }, text))
         }
         Ok(Answer::ConditionFailed { revision }) => {
-            let expected = if let Op::CompareAndSet { expected, .. } = &step.op { expected.get() } else { 0 };
+            let expected = match &step.op {
+                Op::CompareAndSet { expected, .. } | Op::PutExpiring { expected: Some(expected), .. } => expected.get(),
+                _ => 0,
+            };
             Err(condition_failed(&step.key, expected, revision.get()))
         }
         Ok(Answer::NotANumber) => Err(Error::NotANumber.into()),

@@ -82,7 +82,7 @@ async fn rows<W: Write>(args: &ExportArgs, out: W, client: &Client, output: &Out
     loop {
         match entries.try_next().await {
             Ok(Some(entry)) => {
-                writer.write(&entry.key, &entry.value)?;
+                writer.write(&entry.key, &entry.value, entry.expires_at_ms)?;
                 progress.add(1, entry.key.len() + entry.value.len());
             }
             Ok(None) => return Ok((writer.finish()?, progress)),

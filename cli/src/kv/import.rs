@@ -6,7 +6,8 @@ use crate::args::{ImportArgs, RowFormat};
 use crate::documents::Imported;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use archon_client::{Client, Error, Op};
+use archon_client::{Client, Error, Expiry, Op};
+use archon_types::Millis;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -219,7 +220,11 @@ async fn write(client: &Client, rows: Vec<(u64, Row)>) -> Written {
     let keys = rows.iter().map(|(_, row)| row.key.clone()).collect();
     let mut written = Written { keys, rows: 0, bytes: 0, failed: None };
     let Some(first) = rows.first().map(|(line, _)| *line) else { return written };
-    let ops = rows.iter().map(|(_, row)| Op::Put { key: row.key.clone(), value: row.value.clone() }).collect();
+    let op = |row: &Row| match (row.key.clone(), row.value.clone(), row.expires_at_ms) {
+        (key, value, None) => Op::Put { key, value },
+        (key, value, Some(at)) => Op::PutExpiring { key, value, expected: None, expiry: Expiry::At(Millis::new(at)) },
+    };
+    let ops = rows.iter().map(|(_, row)| op(row)).collect();
     let results = match client.batch(ops).await {
         Ok(results) => results,
         Err(error) => return Written { failed: Some(NotWritten { line: first, error }), ..written },
@@ -341,7 +346,7 @@ mod tests {
     #[test]
     fn calls_in_progress_have_distinct_keys() {
         let rows = |keys: &[&'static str]| -> Vec<(u64, Row)> {
-            keys.iter().map(|key| (1, Row { key: (*key).into(), value: Bytes::new() })).collect()
+            keys.iter().map(|key| (1, Row { key: (*key).into(), value: Bytes::new(), expires_at_ms: None })).collect()
         };
         let mut under_way = UnderWay::default();
         under_way.begin(&rows(&["a", "b"]));

@@ -10,11 +10,12 @@ use crate::args::ScanArgs;
 use crate::documents::{Counted, Entry, Key, ValueText, Written};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
-use archon_client::{Client, Error, ErrorKind, Revision, StaleValue, Value};
+use archon_client::{Client, Error, ErrorKind, PutOptions, Revision, StaleValue, Value};
 use archon_types::limits::{self, VALUE_BYTES_MAX};
 use archon_types::shown_key;
 use bytes::Bytes;
 use std::io::Read;
+use std::time::Duration;
 
 /// Longest value shown in a table, in characters; `-o json` and `kv get` print the whole value.
 const SHOWN_CHARS_MAX: usize = 60;
@@ -25,8 +26,15 @@ const PAGE_KEYS_MAX: u32 = 1_000;
 const LISTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Writes a key. On success only the revision is printed, on standard error.
-pub(crate) async fn put(key: &str, value: Bytes, client: &Client, output: &Output) -> Result<Exit, Failure> {
-    written(key, client.put(key, value).await?, output)
+pub(crate) async fn put(
+    key: &str,
+    value: Bytes,
+    ttl: Option<Duration>,
+    client: &Client,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let options = ttl.map_or_else(PutOptions::default, |ttl| PutOptions::default().ttl(ttl));
+    written(key, client.put_with(key, value, options).await?, output)
 }
 
 fn written(key: &str, revision: Revision, output: &Output) -> Result<Exit, Failure> {
@@ -107,7 +115,9 @@ fn shown_alone(key: &str, found: Option<Value>, raw: bool, document: &Key, outpu
 fn key_document(key: &str, found: Option<&Value>) -> Key {
     let value = found.map(|found| ValueText::of(&found.value)).unwrap_or_default();
     let revision = found.map(|found| found.revision.get());
-    Key { key: key.to_owned(), existed: found.is_some(), value, revision, as_of_revision: None, address: None }
+    let expires_at_ms = found.and_then(|found| found.expires_at_ms);
+    let (key, existed) = (key.to_owned(), found.is_some());
+    Key { key, existed, value, revision, expires_at_ms, as_of_revision: None, address: None }
 }
 
 /// Removes a key.
@@ -126,7 +136,7 @@ pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> R
     }
     let (found, more) = pull(args, client).await?;
     if output.is_json() {
-        let entries: Vec<Entry> = found.iter().map(|one| entry(&one.key, &one.value, one.revision.get())).collect();
+        let entries: Vec<Entry> = found.iter().map(entry).collect();
         output.json(&entries)?;
     } else {
         let columns = [Column::text("KEY"), Column::number("REVISION"), Column::text("VALUE")];
@@ -232,8 +242,10 @@ fn absent(key: &str) -> Failure {
     Failure::new(Exit::NotFound, format!("key {key:?} does not exist"))
 }
 
-fn entry(key: &[u8], value: &[u8], revision: u64) -> Entry {
-    Entry { key: String::from_utf8_lossy(key).into_owned(), value: ValueText::of(value), revision }
+fn entry(found: &archon_client::Entry) -> Entry {
+    let archon_client::Entry { key, value, revision, expires_at_ms } = found;
+    let (key, value) = (String::from_utf8_lossy(key).into_owned(), ValueText::of(value));
+    Entry { key, value, revision: revision.get(), expires_at_ms: *expires_at_ms }
 }
 
 /// Formats a value for a cell: one line, no control characters, bounded length.
@@ -284,19 +296,27 @@ mod tests {
 
     #[test]
     fn json_marks_values_that_are_no_text() {
-        let binary = serde_json::to_value(entry(b"k", b"\xff\x00", 7)).unwrap();
+        let entry = |value: &'static [u8], expires_at_ms| {
+            let (key, value) = (Bytes::from_static(b"k"), Bytes::from_static(value));
+            serde_json::to_value(entry(&archon_client::Entry { key, value, revision: Revision::new(7), expires_at_ms }))
+                .unwrap()
+        };
+        let binary = entry(b"\xff\x00", None);
         assert_eq!(binary, serde_json::json!({"key": "k", "value_hex": "ff00", "revision": 7}));
-        let text = serde_json::to_value(entry(b"k", b"v", 7)).unwrap();
-        assert_eq!(text, serde_json::json!({"key": "k", "value": "v", "revision": 7}));
+        let text = entry(b"v", Some(9));
+        assert_eq!(text, serde_json::json!({"key": "k", "value": "v", "revision": 7, "expires_at_ms": 9}));
     }
 
     #[test]
     fn absent_key_is_a_document_for_get_and_get_stale() {
         let absent = serde_json::json!({"key": "k", "existed": false});
         assert_eq!(serde_json::to_value(key_document("k", None)).unwrap(), absent);
-        let found = Value { value: Bytes::from_static(b"v"), revision: Revision::new(7) };
-        let found = serde_json::to_value(key_document("k", Some(&found))).unwrap();
-        assert_eq!(found, serde_json::json!({"key": "k", "existed": true, "value": "v", "revision": 7}));
+        let mut found = Value { value: Bytes::from_static(b"v"), revision: Revision::new(7), expires_at_ms: None };
+        let mut expected = serde_json::json!({"key": "k", "existed": true, "value": "v", "revision": 7});
+        assert_eq!(serde_json::to_value(key_document("k", Some(&found))).unwrap(), expected);
+        found.expires_at_ms = Some(9);
+        expected["expires_at_ms"] = 9.into();
+        assert_eq!(serde_json::to_value(key_document("k", Some(&found))).unwrap(), expected);
     }
 
     #[test]

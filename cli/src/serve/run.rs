@@ -379,8 +379,8 @@ mod tests {
     fn engine_directory_that_no_restart_opens_is_reported_as_refused() {
         let directory = || std::path::PathBuf::from("/data/engine");
         let refused = [
-            EngineError::OlderFormat { directory: directory(), found: 1, known: 2 },
-            EngineError::NewerFormat { directory: directory(), found: 3, known: 2 },
+            EngineError::OlderFormat { directory: directory(), found: 2, known: 3 },
+            EngineError::NewerFormat { directory: directory(), found: 4, known: 3 },
             EngineError::OtherEngine { directory: directory(), found: "sled", wanted: "fjall" },
             EngineError::NotDurable { directory: directory(), what: "evidence" },
         ];
@@ -391,7 +391,7 @@ mod tests {
         let source = std::io::ErrorKind::StorageFull.into();
         let io = EngineError::Io { directory: directory(), what: "write", source };
         assert_eq!(node_failure(NodeError::Engine(io)).exit, Exit::Failed);
-        let older = EngineError::OlderFormat { directory: directory(), found: 1, known: 2 }.to_string();
+        let older = EngineError::OlderFormat { directory: directory(), found: 2, known: 3 }.to_string();
         assert!(older.contains("archon backup create") && !older.contains("node drain"), "{older}");
     }
 

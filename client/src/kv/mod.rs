@@ -1,6 +1,7 @@
 //! Operations on keys and values.
 
 mod call;
+pub(crate) mod put_options;
 pub(crate) mod scan;
 pub(crate) mod sequence;
 pub(crate) mod snapshot;
@@ -9,12 +10,14 @@ pub(crate) mod stale;
 use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::kv::call::Call;
+use crate::kv::put_options::PutOptions;
 use crate::kv::scan::Scan;
 use crate::routing::table::TableCache;
 use crate::shared::Shared;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
 use archon_types::{
-    Answer, ErrorDetail, ErrorKind, KeyRange, Op, PartitionId, PartitionTable, Revision, ScanOrder, Version,
+    Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, PartitionId, PartitionTable, Revision, ScanOrder, Stored,
+    Version,
 };
 use bytes::Bytes;
 use futures::future::join_all;
@@ -29,6 +32,15 @@ pub struct Value {
     pub value: Bytes,
     /// Its revision, for [`Client::compare_and_set`].
     pub revision: Revision,
+    /// Unix time in milliseconds at which it expires, if it does ([`Client::put_with`]).
+    pub expires_at_ms: Option<u64>,
+}
+
+impl From<Stored> for Value {
+    fn from(stored: Stored) -> Self {
+        let expires_at_ms = stored.expires.map(Millis::get);
+        Self { value: stored.value, revision: stored.revision, expires_at_ms }
+    }
 }
 
 /// Result of an increment.
@@ -92,18 +104,47 @@ impl Client {
     /// See [`Error`].
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         match self.run(Op::Get { key: copied(key) }).await? {
-            Answer::Value(found) => Ok(found.map(|(value, revision)| Value { value, revision })),
+            Answer::Value(found) => Ok(found.map(Value::from)),
             other => Err(unexpected("a get", &other)),
         }
     }
 
-    /// Writes a key and returns the revision of the new value.
+    /// Writes a key and returns the revision of the new value. It does not expire, whether the value before did or not.
     ///
     /// # Errors
     /// See [`Error`]; the write may have taken effect if [`Error::outcome_unknown`] is true.
     pub async fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Revision, Error> {
         match self.run(Op::Put { key: copied(key), value: value.into() }).await? {
             Answer::Written { revision } => Ok(revision),
+            other => Err(unexpected("a put", &other)),
+        }
+    }
+
+    /// Writes a key as [`Client::put`] does, with options: an expiry, and a condition.
+    ///
+    /// ```no_run
+    /// # async fn example(client: archon_client::Client) -> Result<(), archon_client::Error> {
+    /// use archon_client::PutOptions;
+    /// use std::time::Duration;
+    /// let session = PutOptions::default().ttl(Duration::from_secs(600));
+    /// client.put_with("session/1", "alice", session).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// From its expiry on, no read, scan or condition sees the value.
+    ///
+    /// # Errors
+    /// [`Error::ConditionFailed`] with the revision found, if there is a condition; otherwise as [`Client::put`].
+    pub async fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Bytes>,
+        options: PutOptions,
+    ) -> Result<Revision, Error> {
+        match self.run(options.op(copied(key), value.into())).await? {
+            Answer::Written { revision } => Ok(revision),
+            Answer::ConditionFailed { revision } => Err(Error::ConditionFailed { found: revision }),
             other => Err(unexpected("a put", &other)),
         }
     }

@@ -6,7 +6,7 @@ mod walk;
 use crate::error::{Error, Outcome};
 use crate::kv::{Client, copied, unexpected};
 use archon_types::limits::{KEY_BYTES_MAX, check_scan};
-use archon_types::{Answer, KeyRange, Op, PartitionId, Revision, ScanOrder, tag_of};
+use archon_types::{Answer, KeyRange, Millis, Op, PartitionId, Revision, ScanOrder, Stored, tag_of};
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use std::cmp::Ordering;
@@ -31,6 +31,8 @@ pub struct Entry {
     pub value: Bytes,
     /// The revision of the value.
     pub revision: Revision,
+    /// Unix time in milliseconds at which it expires, if it does.
+    pub expires_at_ms: Option<u64>,
 }
 
 /// One page of a scan.
@@ -185,7 +187,7 @@ impl PartialOrd for InOrder {
 
 /// The first entries read so far, at most one page regardless of the number of partitions.
 struct Gathered {
-    entries: BTreeMap<InOrder, (Bytes, Revision)>,
+    entries: BTreeMap<InOrder, Stored>,
     order: ScanOrder,
     bytes: usize,
     most: usize,
@@ -203,17 +205,18 @@ impl Gathered {
     fn take(&mut self, entries: Vec<archon_types::op::Entry>) {
         for entry in entries {
             // The following entries are also beyond the page.
+            let stored = entry.stored();
             let key = InOrder { key: entry.key, order: self.order };
             if self.last().is_some_and(|last| key > *last) {
                 self.more = true;
                 return;
             }
             self.bytes += key.key.len() + entry.value.len();
-            let size = |(key, (value, _)): (&InOrder, &(Bytes, Revision))| key.key.len() + value.len();
+            let size = |(key, stored): (&InOrder, &Stored)| key.key.len() + stored.value.len();
             if let Some(before) = self.entries.get_key_value(&key) {
                 self.bytes -= size(before);
             }
-            self.entries.insert(key, (entry.value, entry.revision));
+            self.entries.insert(key, stored);
             // The page ends with the entry that fills it.
             while let Some(last) = self.entries.last_key_value().map(size)
                 && self.is_page(self.entries.len() - 1, self.bytes - last)
@@ -241,7 +244,10 @@ impl Gathered {
     }
 
     fn into_page(self) -> Page {
-        let entry = |(key, (value, revision)): (InOrder, _)| Entry { key: key.key, value, revision };
+        let entry = |(key, stored): (InOrder, Stored)| {
+            let expires_at_ms = stored.expires.map(Millis::get);
+            Entry { key: key.key, value: stored.value, revision: stored.revision, expires_at_ms }
+        };
         Page { entries: self.entries.into_iter().map(entry).collect(), more: self.more }
     }
 }
@@ -310,7 +316,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(key: String, value: &Bytes) -> op::Entry {
-        op::Entry { key: key.into(), value: value.clone(), revision: Revision::default() }
+        op::Entry { key: key.into(), value: value.clone(), revision: Revision::default(), expires: None }
     }
 
     #[test]

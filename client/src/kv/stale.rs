@@ -9,7 +9,7 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::v1::{self, kv_client::KvClient};
 use archon_security::Expected;
 use archon_types::limits::check_key;
-use archon_types::{ErrorDetail, ErrorKind, NodeStatus, PartitionId, PartitionTable, ReplicaState, Revision};
+use archon_types::{ErrorDetail, ErrorKind, NodeStatus, PartitionId, PartitionTable, ReplicaState, Revision, Stored};
 use bytes::Bytes;
 use rand::seq::SliceRandom;
 use std::time::Duration;
@@ -122,8 +122,8 @@ async fn ask(
             return Err(ErrorDetail::new(ErrorKind::Unreachable, message));
         }
     };
-    let found: Option<(Bytes, Revision)> = answer.value.take().unwrap_or_default().into();
-    let value = found.map(|(value, revision)| Value { value, revision });
+    let found: Option<Stored> = answer.value.take().unwrap_or_default().into();
+    let value = found.map(Value::from);
     Ok(StaleValue { value, as_of: Revision::new(answer.as_of_revision), address: address.to_owned() })
 }
 

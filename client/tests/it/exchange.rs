@@ -40,7 +40,7 @@ async fn every_operation_returns_its_revision() {
     ];
     let results = client.batch(ops).await.unwrap();
     assert!(matches!(results[0], Ok(Answer::Written { .. })));
-    assert!(matches!(&results[1], Ok(Answer::Value(Some((value, _)))) if value.as_ref() == b"-2"));
+    assert!(matches!(&results[1], Ok(Answer::Value(Some(found))) if found.value.as_ref() == b"-2"));
     assert!(matches!(results[2], Err(Error::InvalidArgument { .. })));
     client.close().await;
     assert_eq!(client.get("b").await, Err(Error::Closed));

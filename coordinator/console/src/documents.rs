@@ -42,4 +42,7 @@ pub struct Entry {
     pub value: ValueText,
     /// Revision of the value.
     pub revision: u64,
+    /// Unix time in milliseconds at which it expires, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at_ms: Option<u64>,
 }

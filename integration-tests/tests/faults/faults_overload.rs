@@ -42,7 +42,7 @@ fn cluster_ref(cluster: &Cluster) -> ClusterRef {
 
 fn put_request(cluster: &Cluster, key: &str, value_bytes: usize) -> PutRequest {
     let (key, value) = (key.as_bytes().to_vec().into(), vec![7; value_bytes].into());
-    PutRequest { cluster: Some(cluster_ref(cluster)), table: String::new(), key, value, id: None }
+    PutRequest { cluster: Some(cluster_ref(cluster)), table: String::new(), key, value, id: None, expiry: None }
 }
 
 fn node_of(cluster: &Cluster, key: &str) -> KvClient<tonic::transport::Channel> {

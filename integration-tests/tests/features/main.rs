@@ -2,6 +2,7 @@
 
 mod backup;
 mod backup_since;
+mod expiry;
 mod kv_rows;
 mod many_participants;
 mod participants;

@@ -71,6 +71,16 @@ archon_types::mutants! {
     InspectedMoves = 61,
     /// A copy with an entry that its version cannot read counts as damaged.
     UnreadableDamaged = 64,
+    /// A read answers that a value has expired although no entry says so.
+    ExpiryUnlogged = 84,
+    /// Reads compare expiries with the leader's clock, even if it is behind the log time.
+    ExpiryByClock = 84,
+    /// A read that gets an entry is evaluated over committed rows, as if no write were before that entry.
+    ExpiryOfCommitted = 84,
+    /// A merge does not raise the log time to that of the rows that it takes in.
+    ExpiryUnmerged = 85,
+    /// Rows are removed as expired without looking at them again.
+    RemovedUnseen = 86,
     /// An operation redirected while its key belonged to another partition is executed when it arrives late.
     MovedThroughKept = 50,
 }

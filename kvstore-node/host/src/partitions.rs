@@ -47,6 +47,8 @@ pub struct Partitions<S: Shell> {
     pub(crate) looks_at: Millis,
     /// A table had limits at the last look.
     pub(crate) watched: bool,
+    /// The last copy whose expired rows were removed, or looked for.
+    pub(crate) expired_last: PlacementId,
     pub(crate) turn: Turn<S>,
 }
 
@@ -78,6 +80,7 @@ impl<S: Shell> Partitions<S> {
             adopting: BTreeMap::new(),
             looks_at: Millis::ZERO,
             watched: false,
+            expired_last: PlacementId::new(0),
             turn: Turn::new(shell, park_limits, broken),
         }
     }
@@ -230,6 +233,9 @@ impl<S: Shell> Partitions<S> {
             self.turn.release_held(local);
             self.turn.unpark(local);
             held += local.waiting.held();
+        }
+        if !refused {
+            self.expire();
         }
         self.release_unreadable();
         self.look_for_splits();

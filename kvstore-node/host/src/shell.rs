@@ -93,6 +93,8 @@ pub enum Observed<'a> {
     Abandoned(usize),
     /// Number of clients dropped from the records.
     Forgotten(usize),
+    /// Number of expired rows that an entry removes.
+    Expired(usize),
     /// Uncommitted entries were truncated.
     Cut,
     /// The copy was reset, and that is reported.

@@ -7,7 +7,7 @@ use crate::operations::refusal::{Cause, Refusal};
 use crate::operations::request::Request;
 use crate::operations::waiting::{Ended, ReadyAnswer};
 use crate::shell::{At, Observed, Shell};
-use archon_kv::{ClientIndex, Leadership, PartitionView, Reader, View, ViewError, row};
+use archon_kv::{ClientIndex, ExpiryIndex, Leadership, PartitionView, Reader, View, ViewError, row};
 use archon_replica::{Input, Output};
 use archon_types::{Fact, Millis, PartitionId, PlacementId, Report, Seq};
 use std::collections::{BTreeSet, VecDeque};
@@ -219,6 +219,7 @@ impl<S: Shell> Turn<S> {
             Ok(stamp) => {
                 // A new leader reads its client records, some in each turn.
                 local.clients = ClientIndex::unread();
+                local.expiry = ExpiryIndex::default();
                 self.reading.push_back(local.placement);
                 stamp.into_iter().for_each(|stamp| local.log_time.observe(stamp));
                 // A leader serves only once its whole log is committed.
@@ -235,6 +236,7 @@ impl<S: Shell> Turn<S> {
     pub(crate) fn rest(&mut self, local: &mut LocalCopy<S>) {
         local.split.rest();
         local.absorb.rest();
+        local.expiry = ExpiryIndex::default();
         if std::mem::take(&mut local.serving) {
             self.shell.observe(local.at(), Observed::Resting);
         }

@@ -247,7 +247,7 @@ pub enum EngineError {
     },
     /// The directory was written by an earlier version. It was not touched.
     #[error(
-        "the engine in {} has format {found}, this version reads {known} only: it keeps the records of clients in another form. \
+        "the engine in {} has format {found}, this version reads {known} only: it keeps values and the records of clients in another form. \
         Nodes of both versions do not replicate to each other, so draining this node does not help. To move the data, run the earlier \
         version and back it up (`archon backup create`), stop every member, start this version with empty directories, and restore it \
         (`archon backup restore`)",

@@ -26,6 +26,7 @@ pub use operations::log_time::LogTime;
 pub use ranges::merged::Merged;
 pub use ranges::reshape;
 pub use ranges::seal::Seal;
+pub use rows::expiry_index::ExpiryIndex;
 pub use rows::frozen::Frozen;
 pub use rows::growth::Growth;
 pub use rows::memtable::{Memtable, MemtableError};

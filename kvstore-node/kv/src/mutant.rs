@@ -25,6 +25,8 @@ archon_types::mutants! {
     WindowBegunLater = 24,
     /// Windows that a leader has looked up survive a truncation of its log.
     WindowOutlivesCut = 24,
+    /// A write sees a value that expires at or before the log time of its entry.
+    ExpiredSeen = 83,
     /// A late operation that was redirected while its key was another partition's is done if its client has a record.
     RecordTrusted = 50,
 }

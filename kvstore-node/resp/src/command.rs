@@ -89,7 +89,12 @@ commands! {
     "del" Del -2 ["write"] (1, -1, 1) "1.0.0" Generic "Deletes a key."
     "echo" Echo 2 ["fast"] (0, 0, 0) "1.0.0" Connection "Returns the given string."
     "exists" Exists -2 ["readonly", "fast"] (1, -1, 1) "1.0.0" Generic "Returns whether a key exists."
+    "expire" Expire -3 ["write", "fast"] (1, 1, 1) "1.0.0" Generic "Sets the time to live of a key in seconds."
+    "expireat" ExpireAt -3 ["write", "fast"] (1, 1, 1) "1.2.0" Generic "Sets the expiry of a key to a Unix time."
+    "expiretime" ExpireTime 2 ["readonly", "fast"] (1, 1, 1) "7.0.0" Generic "Returns the expiry of a key as a Unix time."
     "get" Get 2 ["readonly", "fast"] (1, 1, 1) "1.0.0" String "Returns the value of a key."
+    "getdel" GetDel 2 ["write", "fast"] (1, 1, 1) "6.2.0" String "Returns the value of a key and deletes the key."
+    "getex" GetEx -2 ["write", "fast"] (1, 1, 1) "6.2.0" String "Returns the value of a key and sets its expiry."
     "getrange" GetRange 4 ["readonly"] (1, 1, 1) "2.4.0" String "Returns a part of the value of a key."
     "getset" GetSet 3 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Sets the value of a key and returns the value before."
     "hello" Hello -1 ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] (0, 0, 0) "6.0.0" Connection "Chooses the version of the protocol."
@@ -98,38 +103,30 @@ commands! {
     "info" Info -1 ["loading", "stale"] (0, 0, 0) "1.0.0" Server "Returns information about the node."
     "mget" MGet -2 ["readonly", "fast"] (1, -1, 1) "1.0.0" String "Returns the value of a key in a list."
     "mset" MSet -3 ["write", "denyoom"] (1, -1, 2) "1.0.1" String "Sets the value of a key."
+    "persist" Persist 2 ["write", "fast"] (1, 1, 1) "2.2.0" Generic "Removes the expiry of a key."
+    "pexpire" PExpire -3 ["write", "fast"] (1, 1, 1) "2.6.0" Generic "Sets the time to live of a key in milliseconds."
+    "pexpireat" PExpireAt -3 ["write", "fast"] (1, 1, 1) "2.6.0" Generic "Sets the expiry of a key to a Unix time in milliseconds."
+    "pexpiretime" PExpireTime 2 ["readonly", "fast"] (1, 1, 1) "7.0.0" Generic "Returns the expiry of a key as a Unix time in milliseconds."
     "ping" Ping -1 ["fast"] (0, 0, 0) "1.0.0" Connection "Returns PONG, or the given string."
+    "psetex" PSetEx 4 ["write", "denyoom"] (1, 1, 1) "2.6.0" String "Sets the value of a key and its time to live in milliseconds."
+    "pttl" PTtl 2 ["readonly", "fast"] (1, 1, 1) "2.6.0" Generic "Returns the time to live of a key in milliseconds."
     "quit" Quit -1 ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] (0, 0, 0) "1.0.0" Connection "Closes the connection."
     "readonly" ReadOnly 1 ["loading", "stale", "fast"] (0, 0, 0) "3.0.0" Cluster "Accepted without effect: reads stay linearizable."
     "readwrite" ReadWrite 1 ["loading", "stale", "fast"] (0, 0, 0) "3.0.0" Cluster "Accepted without effect."
     "reset" Reset 1 ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] (0, 0, 0) "6.2.0" Connection "Resets the connection."
     "select" Select 2 ["loading", "stale", "fast"] (0, 0, 0) "1.0.0" Connection "Accepts database 0, the only one."
     "set" Set -3 ["write", "denyoom"] (1, 1, 1) "1.0.0" String "Sets the value of a key."
+    "setex" SetEx 4 ["write", "denyoom"] (1, 1, 1) "2.0.0" String "Sets the value of a key and its time to live in seconds."
     "setnx" SetNx 3 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Sets the value of a key that is absent."
     "strlen" StrLen 2 ["readonly", "fast"] (1, 1, 1) "2.2.0" String "Returns the length of the value of a key."
     "time" Time 1 ["loading", "stale", "fast"] (0, 0, 0) "2.6.0" Server "Returns the time of the node."
     "touch" Touch -2 ["readonly", "fast"] (1, -1, 1) "3.2.1" Generic "Returns whether a key exists."
+    "ttl" Ttl 2 ["readonly", "fast"] (1, 1, 1) "1.0.0" Generic "Returns the time to live of a key in seconds."
     "type" Type 2 ["readonly", "fast"] (1, 1, 1) "1.0.0" Generic "Returns the type of a key."
     "unlink" Unlink -2 ["write", "fast"] (1, -1, 1) "4.0.0" Generic "Deletes a key."
     "wait" Wait 3 ["blocking"] (0, 0, 0) "3.0.0" Generic "Returns the number of other replicas that have the writes of this connection."
     "waitaof" WaitAof 4 ["blocking"] (0, 0, 0) "7.2.0" Generic "Returns the numbers of disks that have the writes of this connection."
 }
-
-/// Commands that need expiry, which does not exist yet.
-const EXPIRY: &[&str] = &[
-    "expire",
-    "expireat",
-    "expiretime",
-    "getex",
-    "persist",
-    "pexpire",
-    "pexpireat",
-    "pexpiretime",
-    "psetex",
-    "pttl",
-    "setex",
-    "ttl",
-];
 
 impl Command {
     /// Returns true if it changes keys.
@@ -170,9 +167,6 @@ pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> String {
 }
 
 fn unknown_command(name: &[u8], arguments: &[Bytes]) -> String {
-    if let Some(expiry) = EXPIRY.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name)) {
-        return format!("ERR '{expiry}' is not supported: keys do not expire in this version");
-    }
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(name));
     let begin = text.len();
     for argument in arguments {
@@ -237,7 +231,6 @@ mod tests {
             let has_keys = command.keys.0 > 0;
             assert_eq!(has_keys, command.is_write() || command.flags.contains(&"readonly"), "{}", command.name);
             assert!(!command.summary.is_empty() && command.summary.ends_with('.'), "{}", command.name);
-            assert!(!EXPIRY.contains(&command.name), "{}", command.name);
         }
     }
 
@@ -249,7 +242,7 @@ mod tests {
         assert_eq!(error("Get a b"), "ERR wrong number of arguments for 'get' command");
         assert_eq!(error("LPUSH a b"), "ERR unknown command 'LPUSH', with args beginning with: 'a' 'b' ");
         assert_eq!(error("FOO"), "ERR unknown command 'FOO', with args beginning with: ");
-        assert_eq!(error("TTL a"), "ERR 'ttl' is not supported: keys do not expire in this version");
+        assert_eq!(error("TTL"), "ERR wrong number of arguments for 'ttl' command");
         assert_eq!(unknown_subcommand("client", b"kill"), "ERR unknown subcommand 'kill'. Try CLIENT HELP.");
     }
 

@@ -4,6 +4,7 @@
 
 mod command;
 mod docs;
+mod expiry;
 mod integer;
 mod parser;
 mod reply;
@@ -14,6 +15,7 @@ pub use command::{
     wrong_arity,
 };
 pub use docs::docs_reply;
+pub use expiry::{ExpireConditions, ExpiryUnit, GetExOptions, NewExpiry};
 pub use integer::parse_integer;
 pub use parser::{Limits, Parser, ProtocolError};
 pub use reply::{Reply, Version};

@@ -15,8 +15,9 @@ const MAGIC: &str = "archon-engine";
 /// Exists from an orderly end to the next start. It need not survive a power loss, since the page cache does not
 /// either.
 const CLEAN_FILE: &str = "archon-engine.clean";
-/// The format of each engine's rows; both began with 1, which had a row per outcome of a client.
-const FORMAT: u32 = 2;
+/// The format of each engine's rows. Both began with 1, which had a row per outcome of a client; 2 had no values that
+/// expire.
+const FORMAT: u32 = 3;
 /// Most directories set aside beside each other before the operator must intervene.
 const QUARANTINES_MAX: u32 = 1_000;
 

@@ -50,12 +50,17 @@ fn other_format_other_engine_or_refusal_is_not_set_aside() {
                 "{kind} as {wanted}: {other:?}"
             );
         }
-        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 3\n")).unwrap();
+        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 4\n")).unwrap();
         let newer = open_or_quarantine(directory, &config(kind)).map(|_| ());
-        assert!(matches!(newer, Err(EngineError::NewerFormat { found: 3, .. })), "{newer:?}");
-        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 1\n")).unwrap();
-        let older = open_or_quarantine(directory, &config(kind)).map(|_| ());
-        assert!(matches!(older, Err(EngineError::OlderFormat { found: 1, known: 2, .. })), "{older:?}");
+        assert!(matches!(newer, Err(EngineError::NewerFormat { found: 4, .. })), "{newer:?}");
+        for format in [1, 2] {
+            std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} {format}\n")).unwrap();
+            let older = open_or_quarantine(directory, &config(kind)).map(|_| ());
+            assert!(
+                matches!(&older, Err(EngineError::OlderFormat { found, known: 3, .. }) if *found == format),
+                "{older:?}"
+            );
+        }
         assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 1);
     });
 }

@@ -11,7 +11,7 @@ use archon_proto::v1::replication_client::ReplicationClient;
 use archon_security::Expected;
 use archon_session::connect;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{ErrorDetail, ErrorKind, Revision};
+use archon_types::{ErrorDetail, ErrorKind, Millis, Revision};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +64,11 @@ impl CopyRunner {
             value: Bytes::copy_from_slice(&value),
         };
         let rows = rows.into_iter().map(own).collect();
-        Ok(YieldPage { rows, more: page.more, revision: Revision::new(page.revision) })
+        Ok(YieldPage {
+            rows,
+            more: page.more,
+            revision: Revision::new(page.revision),
+            log_time: Millis::new(page.log_time_ms),
+        })
     }
 }

@@ -16,7 +16,7 @@ use archon_proto::convert::kv::{KeyedOp, OpName, TaggedReply, check_batch};
 use archon_proto::v1;
 use archon_security::Caller;
 use archon_types::{
-    Answer, DEFAULT_TABLE, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Right, Table, TableId,
+    Answer, DEFAULT_TABLE, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Right, Stored, Table, TableId,
     partition_of, slot_of, tag_of,
 };
 use futures::{StreamExt, stream};
@@ -311,9 +311,9 @@ const BATCH: &str = "/archon.v1.Kv/Batch";
 const fn call_of(op: &Op) -> &'static str {
     match op {
         Op::Get { .. } => "/archon.v1.Kv/Get",
-        Op::Put { .. } => "/archon.v1.Kv/Put",
+        Op::Put { .. } | Op::PutExpiring { expected: None, .. } => "/archon.v1.Kv/Put",
         Op::Delete { .. } => "/archon.v1.Kv/Delete",
-        Op::CompareAndSet { .. } => "/archon.v1.Kv/CompareAndSet",
+        Op::CompareAndSet { .. } | Op::PutExpiring { expected: Some(_), .. } => "/archon.v1.Kv/CompareAndSet",
         Op::Increment { .. } => "/archon.v1.Kv/Increment",
         Op::Scan { .. } => "/archon.v1.Kv/Scan",
     }
@@ -344,7 +344,7 @@ impl AnswerBudget {
 
     /// Admits an answer if its value still fits; the first one always does.
     fn admit(&self, answer: Answer) -> Outcome {
-        let Answer::Value(Some((value, _))) = &answer else { return Ok(answer) };
+        let Answer::Value(Some(Stored { value, .. })) = &answer else { return Ok(answer) };
         let before = self.0.fetch_add(value.len(), Ordering::Relaxed);
         if before > 0 && before + value.len() > BATCH_ANSWER_BYTES_MAX { Err(full()) } else { Ok(answer) }
     }
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn batch_answer_with_large_values_is_bounded() {
-        let value = |bytes: usize| Answer::Value(Some((Bytes::from(vec![0; bytes]), Revision::new(1))));
+        let value = |bytes: usize| Answer::Value(Some(Stored::new(Bytes::from(vec![0; bytes]), Revision::new(1))));
         let budget = AnswerBudget::default();
         assert!(budget.admit(value(BATCH_ANSWER_BYTES_MAX - 10)).is_ok() && !budget.is_full());
         assert_eq!(budget.admit(value(11)).unwrap_err().kind, ErrorKind::Overloaded);

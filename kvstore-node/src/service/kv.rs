@@ -10,7 +10,7 @@ use archon_proto::convert::kv::key_range::range_field;
 use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
 use archon_security::Caller;
-use archon_types::{Answer, ErrorDetail, ErrorKind, NodeId, Op, Revision};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Expiry, NodeId, Op, Revision};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +48,10 @@ fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("a shard answered a plain call by {answer:?}"))
 }
 
+fn expiry_of(wire: v1::Expiry) -> Result<Expiry, Status> {
+    Expiry::try_from(wire).map_err(|error| refuse(error.into()))
+}
+
 fn parted<T>(request: Request<T>) -> (Caller, T) {
     (Caller::of(&request), request.into_inner())
 }
@@ -74,7 +78,13 @@ impl Kv for KvService {
 
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
         let (caller, request) = parted(request);
-        let op = Op::Put { key: request.key, value: request.value };
+        let op = match (request.key, request.value, request.expiry) {
+            (key, value, None) => Op::Put { key, value },
+            (key, value, Some(expiry)) => {
+                let expiry = expiry_of(expiry)?;
+                Op::PutExpiring { key, value, expected: None, expiry }
+            }
+        };
         match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::PutResponse { revision: revision.get(), log_time_ms: log_time.get() }))
@@ -100,7 +110,13 @@ impl Kv for KvService {
     ) -> Result<Response<v1::CompareAndSetResponse>, Status> {
         let (caller, request) = parted(request);
         let expected = Revision::new(request.expected);
-        let op = Op::CompareAndSet { key: request.key, expected, value: request.value };
+        let op = match (request.key, request.value, request.expiry) {
+            (key, value, None) => Op::CompareAndSet { key, expected, value },
+            (key, value, Some(expiry)) => {
+                let expiry = expiry_of(expiry)?;
+                Op::PutExpiring { key, value, expected: Some(expected), expiry }
+            }
+        };
         match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::CompareAndSetResponse { revision: revision.get(), log_time_ms: log_time.get() }))

@@ -340,7 +340,8 @@ impl Replication for ReplicationService {
         let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
         self.shared.metrics.copy_bytes_out.add(rows.len() as u64);
         let crc32c = pages::checksum(&rows);
-        Ok(Response::new(v1::YieldPage { rows, crc32c, more: page.more, revision: page.revision.get() }))
+        let (revision, log_time_ms) = (page.revision.get(), page.log_time.get());
+        Ok(Response::new(v1::YieldPage { rows, crc32c, more: page.more, revision, log_time_ms }))
     }
 }
 

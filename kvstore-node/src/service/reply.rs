@@ -257,7 +257,7 @@ impl Replies {
 /// Returns the bytes of keys and values in an answer to a read. Answers to writes count as zero: they are small.
 fn weight(outcome: &Outcome) -> usize {
     match outcome {
-        Ok(Answer::Value(Some((value, _)))) => value.len(),
+        Ok(Answer::Value(Some(stored))) => stored.value.len(),
         Ok(Answer::Page { entries, .. }) => entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum(),
         _ => 0,
     }
@@ -267,7 +267,7 @@ fn weight(outcome: &Outcome) -> usize {
 mod tests {
     use super::*;
     use crate::server::admit::NodeAdmission;
-    use archon_types::{Op, PartitionId, Revision, TableId};
+    use archon_types::{Op, PartitionId, Revision, Stored, TableId};
     use bytes::Bytes;
     use std::net::{IpAddr, Ipv4Addr};
 
@@ -309,7 +309,9 @@ mod tests {
             let permit = stream.try_admit(1_000).unwrap();
             let to = ReplyTo::Stream { connection: Arc::clone(&connection), tag, asked: asked(), permit };
             match to.room() {
-                Ok(()) => replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value.clone(), Revision::new(1)))))),
+                Ok(()) => {
+                    replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(Stored::new(value.clone(), Revision::new(1))))))
+                }
                 Err(_) => refused += 1,
             }
         };
@@ -322,7 +324,7 @@ mod tests {
         drop(receiver);
         let to = ReplyTo::Stream { connection, tag: 11, asked: asked(), permit };
         assert!(to.is_gone());
-        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value, Revision::new(1))))));
+        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(Stored::new(value, Revision::new(1))))));
         replies.send();
         assert_eq!((admission.bytes_used(), stream.ops_used()), (0, 0), "what nobody takes is given back");
     }
@@ -335,7 +337,7 @@ mod tests {
         let mut replies = Replies::default();
         let value = Bytes::from(vec![0; 1024 * 1024]);
         let to = ReplyTo::Call { sender, asked: asked(), permit };
-        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value.clone(), Revision::new(1))))));
+        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(Stored::new(value.clone(), Revision::new(1))))));
         replies.send();
         assert!(admission.bytes_used() >= value.len(), "{}", admission.bytes_used());
         let reply = answer.await.unwrap();

@@ -14,7 +14,7 @@ use archon_proto::convert::kv::key_range::range_field;
 use archon_proto::v1;
 use archon_security::Caller;
 use archon_types::pack_entry;
-use archon_types::{ErrorDetail, ErrorKind, KeyRange, Op, PartitionId, ScanOrder};
+use archon_types::{ErrorDetail, ErrorKind, KeyRange, Millis, Op, PartitionId, ScanOrder};
 use bytes::BytesMut;
 use futures::Stream;
 use std::pin::Pin;
@@ -115,10 +115,13 @@ impl KvService {
         loop {
             let next = {
                 let (engine, rows): (Arc<dyn Engine>, _) = (Arc::clone(&self.engine), Arc::clone(&rows));
-                tokio::task::spawn_blocking(move || page_of(rows.next(&*engine, PageLimit::PAGE)?))
+                tokio::task::spawn_blocking(move || page_of(rows.next(&*engine, PageLimit::PAGE)?, log_time))
             };
             let next = next.await.unwrap_or_else(|_| Err(SnapshotError::Unreadable("reading a page failed".into())));
             let mut page = next.map_err(|error| over(&error))?;
+            if page.count == 0 && !page.last {
+                continue; // All its rows had expired.
+            }
             page.head = head.take();
             let (last, bytes) = (page.last, page.entries.len() as u64);
             match tokio::time::timeout(STALL_MAX, pages.send(Ok(page))).await {
@@ -140,18 +143,20 @@ impl KvService {
     }
 }
 
-/// Encodes rows as a page; an empty page marks the end.
-fn page_of(rows: Option<Vec<Row>>) -> Result<v1::SnapshotPage, SnapshotError> {
+/// Encodes rows as a page, without values that had expired by the log time of the snapshot. The last page marks the end.
+fn page_of(rows: Option<Vec<Row>>, log_time: Millis) -> Result<v1::SnapshotPage, SnapshotError> {
     let last = rows.is_none();
     let rows = rows.unwrap_or_default();
     let mut entries = BytesMut::with_capacity(rows.iter().map(|row| row.key.len() + row.value.len() + 16).sum());
+    let mut count = 0;
     for row in &rows {
-        let (value, revision) =
-            row::decode_value(&row.value).map_err(|error| SnapshotError::Unreadable(error.to_string()))?;
-        pack_entry(&mut entries, row.key.get(1..).unwrap_or_default(), &value, revision);
+        let stored = row::decode_stored(&row.value).map_err(|error| SnapshotError::Unreadable(error.to_string()))?;
+        if stored.expires.is_none_or(|expires| expires > log_time) {
+            pack_entry(&mut entries, row.key.get(1..).unwrap_or_default(), &stored);
+            count += 1;
+        }
     }
     let entries = entries.freeze();
-    let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
     Ok(v1::SnapshotPage { head: None, crc32c: pages::checksum(&entries), entries, count, last })
 }
 

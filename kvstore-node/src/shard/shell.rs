@@ -351,6 +351,7 @@ impl Shell for ShardShell {
             Observed::Held => metrics.replies_held.add(1),
             Observed::Unheld(answers) => metrics.replies_held.subtract(answers as u64),
             Observed::Forgotten(clients) => metrics.clients_forgotten.add(clients as u64),
+            Observed::Expired(rows) => metrics.rows_expired.add(rows as u64),
             Observed::Serving => {
                 metrics.partitions_led.add(1);
                 tracing::info!(%partition, %placement, %epoch, "serving");

@@ -51,6 +51,10 @@ metrics! {
             "archon_node_clients_forgotten_total",
             "clients that partitions no longer remember, for their age or their number"
         );
+        rows_expired: Metric = Definition::counter(
+            "archon_node_rows_expired_total",
+            "rows of expired values that leaders removed"
+        );
         commits: Metric = Definition::counter(
             "archon_node_entries_committed_total",
             "log entries committed on this node"

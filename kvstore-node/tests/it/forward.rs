@@ -137,7 +137,7 @@ async fn stream_operation_is_forwarded_only_on_request() {
         answered(&mut answers, 1).await.remove(&1).unwrap()
     };
     let found = answer(get(true, 0)).await;
-    assert!(matches!(&found, Ok(Answer::Value(Some((value, _)))) if value == "v"), "{found:?}");
+    assert!(matches!(&found, Ok(Answer::Value(Some(found))) if found.value == "v"), "{found:?}");
     let leader = fake.known("athens").unwrap().address;
     for refused in [answer(get(false, 0)).await, answer(get(false, 1)).await, answer(get(true, 1)).await] {
         let detail = refused.unwrap_err();

@@ -40,11 +40,11 @@ impl StreamKind {
     }
 
     /// Format of the frames and of their content. Others are refused. Messages between replicas had log entries with client
-    /// rows in format 1.
+    /// rows in format 1, and without values that expire in format 2.
     const fn format(self) -> u8 {
         match self {
             Self::Exchange | Self::Beats => 1,
-            Self::Replicate => 2,
+            Self::Replicate => 3,
         }
     }
 
@@ -243,7 +243,8 @@ mod tests {
         let problem = |handshake: &[u8; HANDSHAKE_BYTES]| StreamKind::of_handshake(handshake).unwrap_err().to_string();
         let format = |found, known| format!("in format {found}; this version speaks format {known}");
         assert!(problem(b"ARCHONx\x02").contains(&format(2, 1)));
-        assert!(problem(b"ARCHONr\x01").contains(&format(1, 2)), "entries had client rows");
+        assert!(problem(b"ARCHONr\x01").contains(&format(1, 3)), "entries had client rows");
+        assert!(problem(b"ARCHONr\x02").contains(&format(2, 3)), "no value expired");
         assert!(problem(b"ARCHONq\x01").contains("a stream of kind 113"));
         assert!(problem(b"ABCDEFGH").contains("does not begin with a handshake"));
     }

@@ -6,9 +6,9 @@ use archon_types::into_plain;
 use archon_types::limits::WEIGHTS;
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus,
-    Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Revision,
-    Table, TableDelta, TableId, Version,
+    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Expiry, Holds, Incarnation, Millis, Node, NodeGoal, NodeId,
+    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState,
+    Revision, Stored, Table, TableDelta, TableId, Version,
 };
 use archon_types::{
     KeyRange, Keys, Merge, MergeSide, Position, RangeLimits, RightCopy, RightStage, ScanOrder, Seq, Split,
@@ -37,12 +37,30 @@ fn revision() -> impl Strategy<Value = Revision> {
     any::<u64>().prop_map(Revision::new)
 }
 
+fn millis() -> impl Strategy<Value = Millis> {
+    prop_oneof![Just(0), any::<u64>(), Just(u64::MAX - 1)].prop_map(Millis::new)
+}
+
+fn expiry() -> impl Strategy<Value = Expiry> {
+    prop_oneof![
+        Just(Expiry::Keep),
+        (1_u64..).prop_map(Expiry::After),
+        any::<u64>().prop_map(|at| Expiry::At(Millis::new(at)))
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         key().prop_map(|key| Op::Get { key }),
         (key(), bytes()).prop_map(|(key, value)| Op::Put { key, value }),
         key().prop_map(|key| Op::Delete { key }),
         (key(), revision(), bytes()).prop_map(|(key, expected, value)| Op::CompareAndSet { key, expected, value }),
+        (key(), bytes(), option::of(revision()), expiry()).prop_map(|(key, value, expected, expiry)| Op::PutExpiring {
+            key,
+            value,
+            expected,
+            expiry
+        }),
         (key(), any::<i64>()).prop_map(|(key, by)| Op::Increment { key, by }),
         (key_range(), any::<bool>(), 1u32..=10_000).prop_map(|(keys, back, limit)| Op::Scan {
             keys,
@@ -75,9 +93,19 @@ pub(crate) fn tagged_op() -> impl Strategy<Value = TaggedOp> {
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
-    let entry = (key(), bytes(), revision()).prop_map(|(key, value, revision)| Entry { key, value, revision });
+    let entry = (key(), bytes(), revision(), option::of(millis())).prop_map(|(key, value, revision, expires)| Entry {
+        key,
+        value,
+        revision,
+        expires,
+    });
+    let stored = (bytes(), revision(), option::of(millis())).prop_map(|(value, revision, expires)| Stored {
+        value,
+        revision,
+        expires,
+    });
     prop_oneof![
-        option::of((bytes(), revision())).prop_map(Answer::Value),
+        option::of(stored).prop_map(Answer::Value),
         revision().prop_map(|revision| Answer::Written { revision }),
         any::<bool>().prop_map(|existed| Answer::Deleted { existed }),
         revision().prop_map(|revision| Answer::ConditionFailed { revision }),

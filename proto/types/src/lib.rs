@@ -68,7 +68,7 @@ pub use members::relays::{
 };
 pub use members::transport_kind::TransportKind;
 pub use operations::op;
-pub use operations::op::{Answer, Op, OpId};
+pub use operations::op::{Answer, Expiry, Op, OpId, Stored};
 pub use operations::op_kind::OpKind;
 pub use operations::packed_entries::{pack_entry, unpack_entries};
 pub use registration::Register;

@@ -119,9 +119,10 @@ fn rows(input: &[u8]) -> Verdict {
     let Some((kind, bytes)) = input.split_first() else { return Verdict::Refused("empty".into()) };
     let bytes = Bytes::copy_from_slice(bytes);
     match kind % 5 {
-        0 => Verdict::of(row::decode_value(&bytes), |(value, revision)| {
-            assert_eq!(row::encode_value(*revision, value), bytes, "a value changes on its way");
-            "a value".into()
+        0 => Verdict::of(row::decode_stored(&bytes), |stored| {
+            assert_eq!(row::encode_stored(stored), bytes, "a value changes on its way");
+            assert_eq!(row::expiry_of(&bytes), stored.expires, "a value has two expiries");
+            if stored.expires.is_some() { "a value that expires".into() } else { "a value".into() }
         }),
         1 => Verdict::of(row::decode_millis(&bytes), |_| "a time".into()),
         2 => Verdict::of(row::decode_client_key(&bytes), |_| "a client key".into()),
@@ -143,6 +144,7 @@ fn row_seeds() -> Vec<Vec<u8>> {
     let of = |kind: u8, bytes: &[u8]| [&[kind], bytes].concat();
     let mut seeds = vec![
         of(0, &row::encode_value(Revision::new(3), b"value")),
+        of(0, &row::encode_expiring(Revision::new(3), Millis::new(1_700_000_000_000), b"value")),
         of(1, &row::encode_millis(Millis::new(1))),
         of(2, &row::client_key(client)),
         of(3, &window.encode()),

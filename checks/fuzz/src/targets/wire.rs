@@ -18,11 +18,11 @@ use archon_types::op::Entry;
 
 use archon_types::plan::{Move, Plan};
 use archon_types::{
-    AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation,
+    AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Expiry, GenerationKey, Holds, Incarnation,
     KeyRange, Keys, Millis, MoveCode, MoveKind, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId,
     PartitionStatus, Partitioning, Placement, PlacementId, PushKey, QuorumChange, RangeLimits, RemovedNodes,
-    ReplicaState, Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, Table, TableChange, TableDelta,
-    TableId, TableList, TraceContext, TraitsChange, Version,
+    ReplicaState, Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, Stored, Table, TableChange,
+    TableDelta, TableId, TableList, TraceContext, TraitsChange, Version,
 };
 use archon_types::{pack_entry, unpack_entries};
 use bytes::{Bytes, BytesMut};
@@ -123,7 +123,7 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
     let mut packer = packed::OpPacker::new(client);
     for _ in 0..random.index(6) {
         let bytes = |random: &mut Random| Bytes::from(vec![b'a' + random.index(26) as u8; random.index(40)]);
-        let op = match random.index(6) {
+        let op = match random.index(7) {
             0 => Op::Get { key: bytes(random) },
             1 => Op::Put { key: bytes(random), value: bytes(random) },
             2 => Op::Delete { key: bytes(random) },
@@ -131,6 +131,16 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
                 Op::CompareAndSet { key: bytes(random), expected: Revision::new(random.number()), value: bytes(random) }
             }
             4 => Op::Increment { key: bytes(random), by: random.number() as i64 },
+            5 => Op::PutExpiring {
+                key: bytes(random),
+                value: bytes(random),
+                expected: (random.index(2) == 0).then(|| Revision::new(random.number())),
+                expiry: match random.index(3) {
+                    0 => Expiry::Keep,
+                    1 => Expiry::After(random.number()),
+                    _ => Expiry::At(Millis::new(random.number())),
+                },
+            },
             _ => Op::Scan {
                 keys: KeyRange { begin: bytes(random), end: (random.index(2) == 0).then(|| bytes(random)) },
                 order: if random.index(2) == 0 { ScanOrder::Ascending } else { ScanOrder::Descending },
@@ -145,6 +155,10 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
     packer.finish().to_vec()
 }
 
+fn expires(random: &mut Random) -> Option<Millis> {
+    (random.index(2) == 0).then(|| Millis::new(random.number()))
+}
+
 /// Generates a message of several answers.
 fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
     let mut packer = packed::ReplyPacker::default();
@@ -153,13 +167,13 @@ fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
         let revision = Revision::new(random.number());
         let outcome = match random.index(8) {
             0 => Ok(Answer::Value(None)),
-            1 => Ok(Answer::Value(Some((bytes, revision)))),
+            1 => Ok(Answer::Value(Some(Stored { expires: expires(random), ..Stored::new(bytes, revision) }))),
             2 => Ok(Answer::Written { revision }),
             3 => Ok(Answer::Deleted { existed: random.index(2) == 0 }),
             4 => Ok(Answer::ConditionFailed { revision }),
             5 => Ok(Answer::Counter { value: random.number() as i64, revision }),
             6 => {
-                let entry = Entry { key: bytes.clone(), value: bytes, revision };
+                let entry = Entry { key: bytes.clone(), value: bytes, revision, expires: expires(random) };
                 Ok(Answer::Page {
                     entries: vec![entry; random.index(3)],
                     more: random.index(2) == 0,
@@ -398,17 +412,22 @@ fn packed_entries(bytes: &[u8]) -> Verdict {
 
 fn pack(entries: &[Entry]) -> Bytes {
     let mut packed = BytesMut::new();
-    entries.iter().for_each(|entry| pack_entry(&mut packed, &entry.key, &entry.value, entry.revision));
+    entries.iter().for_each(|entry| pack_entry(&mut packed, &entry.key, &entry.stored()));
     packed.freeze()
 }
 
 fn packs_of_entries() -> Vec<Vec<u8>> {
-    let entry = |key: &'static str, value: &'static str, revision| Entry {
+    let entry = |key: &'static str, value: &'static str, revision, expires: Option<u64>| Entry {
         key: key.into(),
         value: value.into(),
         revision: Revision::new(revision),
+        expires: expires.map(Millis::new),
     };
-    let entries = [entry("city/1", "athens", 7), entry("city/2", "", 1), entry("n", "41", u64::MAX)];
+    let entries = [
+        entry("city/1", "athens", 7, None),
+        entry("city/2", "", 1, Some(1_700_000_000_000)),
+        entry("n", "41", u64::MAX, None),
+    ];
     vec![pack(&entries).to_vec(), pack(&entries[..1]).to_vec()]
 }
 

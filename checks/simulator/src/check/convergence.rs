@@ -7,7 +7,7 @@ use crate::world::World;
 use archon_coordinator_core::waiting_for;
 use archon_host::LocalCopy;
 use archon_kv::engine::{PageLimit, Row};
-use archon_kv::row::{KIND_VALUE, LOG_TIME_KEY, MERGED_KEY, POSITION_KEY};
+use archon_kv::row::{EXPIRING_KEY, KIND_VALUE, LOG_TIME_KEY, MERGED_KEY, POSITION_KEY};
 use archon_kv::{Effect, PartitionView, Reader, Seal, View, ViewError, Window};
 use archon_types::{
     ClientId, Millis, NodeId, NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder,
@@ -133,7 +133,7 @@ impl World {
                     // Copied from the parent, except the time, which may be any later one.
                     let of_origin =
                         |key: &Bytes| key.first() == Some(&KIND_VALUE) && key_origin.keys.contains(&key[1..]);
-                    model.retain(|key, _| of_origin(key) || key == MERGED_KEY);
+                    model.retain(|key, _| of_origin(key) || key == MERGED_KEY || key == EXPIRING_KEY);
                     windows.clear();
                 }
             }
@@ -152,7 +152,13 @@ impl World {
                 };
                 // Each engine's own.
                 let timeless = known.key_origin.is_some() && !model.contains_key(LOG_TIME_KEY);
-                let own = |row: &Row| row.key == POSITION_KEY || (timeless && row.key == LOG_TIME_KEY);
+                // A later value of the parent may have marked a copy.
+                let marked = known.key_origin.is_some() && !model.contains_key(EXPIRING_KEY);
+                let own = |row: &Row| {
+                    row.key == POSITION_KEY
+                        || (timeless && row.key == LOG_TIME_KEY)
+                        || (marked && row.key == EXPIRING_KEY)
+                };
                 let rows = page.rows.into_iter().filter(|row| !own(row));
                 let found: BTreeMap<Bytes, Bytes> = rows.map(|row| (row.key, row.value)).collect();
                 if found != model {

@@ -65,7 +65,7 @@ impl Era {
             effect.changes.retain(|row| row.key.first() != Some(&KIND_VALUE) || !coming.contains(&row.key[1..]));
         }
         let revision = self.revision(at);
-        let name = self.applied.take(revision, &effect)?;
+        let name = self.applied.take(revision, &effect, |key| self.history.has_expired(key, effect.at))?;
         self.history.committed(revision, &effect, name.is_some())?;
         self.base = merged_in(&effect).map_or(self.base, |merged| merged.base);
         Ok((effect, name))
@@ -123,11 +123,13 @@ impl Era {
             coming: self.coming.clone(),
         };
         let is_kept = |entry: &&Entry| entry.at.seq <= kept;
+        let mut replayed = History::default();
         for entry in self.ledger.entries().iter().take_while(is_kept) {
             era.ledger.commit(leader, entry)?;
             let effect =
                 Effect::decode(&entry.bytes).map_err(|error| Violation::Prefix { detail: error.to_string() })?;
-            era.applied.take(entry.at.seq, &effect)?;
+            let name = era.applied.take(entry.at.seq, &effect, |key| replayed.has_expired(key, effect.at))?;
+            replayed.committed(entry.at.seq, &effect, name.is_some())?;
         }
         Ok(era)
     }

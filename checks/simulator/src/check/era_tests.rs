@@ -22,7 +22,7 @@ fn entry(epoch: u64, seq: u64) -> Entry {
 fn commit(era: &mut Era, entry: &Entry) -> Result<(), Violation> {
     era.ledger.commit(COPY, entry)?;
     let effect = Effect::decode(&entry.bytes).expect("a right effect");
-    let named = era.applied.take(entry.at.seq, &effect)?;
+    let named = era.applied.take(entry.at.seq, &effect, |_| false)?;
     era.history.committed(entry.at.seq, &effect, named.is_some())
 }
 

@@ -38,7 +38,9 @@ impl Change {
     /// Returns `None` for a read.
     fn of(op: &Op) -> Option<Self> {
         Some(match op {
-            Op::Put { key, value } | Op::CompareAndSet { key, value, .. } => Self::Put(key.clone(), value.clone()),
+            Op::Put { key, value } | Op::CompareAndSet { key, value, .. } | Op::PutExpiring { key, value, .. } => {
+                Self::Put(key.clone(), value.clone())
+            }
             Op::Increment { key, .. } => Self::Count(key.clone()),
             Op::Delete { key } => Self::Delete(key.clone()),
             Op::Get { .. } | Op::Scan { .. } => return None,
@@ -93,8 +95,14 @@ impl Applied {
         self.numbered.get(&(client, number)).copied()
     }
 
-    /// Checks a committed effect. Returns the client and number of its record.
-    pub(super) fn take(&mut self, at: Seq, effect: &Effect) -> Result<Option<(ClientId, u64)>, Violation> {
+    /// Checks a committed effect. Returns the client and number of its record. Keys that have expired by its log time may
+    /// be removed by any entry.
+    pub(super) fn take(
+        &mut self,
+        at: Seq,
+        effect: &Effect,
+        has_expired: impl Fn(&Bytes) -> bool,
+    ) -> Result<Option<(ClientId, u64)>, Violation> {
         let mut remembered = None;
         let mut whose = None;
         if let Some(Record { client, number, .. }) = effect.record {
@@ -112,6 +120,9 @@ impl Applied {
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)) {
             let key = change.key.slice(1..);
             let value = change.value.as_ref().and_then(|row| decode_value(row).ok()).map(|(value, _)| value);
+            if value.is_none() && has_expired(&key) {
+                continue;
+            }
             if remembered.is_none() {
                 self.take_unnumbered(at, &key, value.as_ref())?;
             } else if whose.as_ref().is_some_and(|change| !change.fits(&key, value.as_ref())) {
@@ -173,12 +184,12 @@ mod tests {
         let key = Bytes::from_static(COUNTED);
         for (op, value) in [(Op::Increment { key: key.clone(), by: 1 }, Some("7")), (Op::Delete { key }, None)] {
             let (mut applied, effect) = (Applied::default(), effect_on(COUNTED, value));
-            assert!(applied.take(Seq::new(1), &effect).is_err(), "{op:?} was not sent");
+            assert!(applied.take(Seq::new(1), &effect, |_| false).is_err(), "{op:?} was not sent");
             applied.sent_unnumbered(&op);
-            assert_eq!(applied.take(Seq::new(1), &effect), Ok(None));
-            assert!(applied.take(Seq::new(2), &effect).is_err(), "{op:?} was sent once");
+            assert_eq!(applied.take(Seq::new(1), &effect, |_| false), Ok(None));
+            assert!(applied.take(Seq::new(2), &effect, |_| false).is_err(), "{op:?} was sent once");
             applied.sent_unnumbered(&op);
-            assert_eq!(applied.take(Seq::new(2), &effect), Ok(None));
+            assert_eq!(applied.take(Seq::new(2), &effect, |_| false), Ok(None));
         }
     }
 
@@ -187,16 +198,16 @@ mod tests {
         let mut applied = Applied::default();
         let put = Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") };
         (0..2).for_each(|_| applied.sent_unnumbered(&put));
-        assert_eq!(applied.take(Seq::new(1), &effect(Some("v"))), Ok(None));
-        assert!(applied.take(Seq::new(2), &effect(Some("v"))).is_err());
+        assert_eq!(applied.take(Seq::new(1), &effect(Some("v")), |_| false), Ok(None));
+        assert!(applied.take(Seq::new(2), &effect(Some("v")), |_| false).is_err());
     }
 
     #[test]
     fn effect_without_a_send_is_reported() {
         let mut applied = Applied::default();
         applied.sent_unnumbered(&Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") });
-        assert!(applied.take(Seq::new(1), &effect(Some("w"))).is_err());
-        assert!(applied.take(Seq::new(1), &effect(None)).is_err());
-        assert_eq!(applied.take(Seq::new(1), &Effect::new(Millis::ZERO, vec![])), Ok(None));
+        assert!(applied.take(Seq::new(1), &effect(Some("w")), |_| false).is_err());
+        assert!(applied.take(Seq::new(1), &effect(None), |_| false).is_err());
+        assert_eq!(applied.take(Seq::new(1), &Effect::new(Millis::ZERO, vec![]), |_| false), Ok(None));
     }
 }

@@ -6,12 +6,14 @@
 //! value, from below. For all others the lowest position that explains the answer is chosen: it constrains later
 //! operations least, so the check is incremental and exact. One position is stored, the highest of any finished
 //! operation, and each operation stores its value at its own begin.
+//!
+//! A value that expires is absent from the first entry on whose log time has reached its expiry.
 
 use crate::check::violation::Violation;
 use archon_kv::Effect;
-use archon_kv::row::{KIND_VALUE, decode_value};
+use archon_kv::row::{KIND_VALUE, decode_stored};
 use archon_types::op::Entry;
-use archon_types::{KeyRange, Revision, ScanOrder, Seq};
+use archon_types::{KeyRange, Millis, Revision, ScanOrder, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -21,6 +23,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub(crate) struct History {
     /// Writes to each key by position; `None` for a delete.
     keys: BTreeMap<Bytes, BTreeMap<u64, Option<Bytes>>>,
+    /// Expiries of the values, by the position of the write.
+    expiries: BTreeMap<Bytes, BTreeMap<u64, Millis>>,
     /// Deletes without an id that no answer has claimed.
     unclaimed: BTreeSet<(Bytes, u64)>,
     /// The highest position of a finished operation.
@@ -38,24 +42,59 @@ impl History {
                 writes.insert(at.get(), None);
             }
         }
+        let expires_now = |key: &&Bytes| self.value_at(key, u64::MAX).is_some() && self.has_expired(key, effect.at);
+        let expired: Vec<Bytes> = self.keys.keys().filter(expires_now).cloned().collect();
+        for key in &expired {
+            self.keys.entry(key.clone()).or_default().insert(at.get(), None);
+        }
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)) {
             let key = change.key.slice(1..);
             let value = match &change.value {
                 None => None,
                 Some(row) => {
-                    let (value, revision) = decode_value(row).or_else(|error| violated(error.to_string()))?;
+                    let stored = decode_stored(row).or_else(|error| violated(error.to_string()))?;
+                    let revision = stored.revision;
                     if revision.get() != at.get() {
                         return violated(format!("the value written at {at} says that its revision is {revision}"));
                     }
-                    Some(value)
+                    if let Some(expires) = stored.expires {
+                        if expires <= effect.at {
+                            return violated(format!(
+                                "the value written at {at} expires at {expires}, before its entry"
+                            ));
+                        }
+                        self.expiries.entry(key.clone()).or_default().insert(at.get(), expires);
+                    }
+                    Some(stored.value)
                 }
             };
+            if value.is_none() && self.value_at(&key, u64::MAX).is_none() {
+                continue; // A row that has expired is removed.
+            }
             if value.is_none() && !named {
                 self.unclaimed.insert((key.clone(), at.get()));
             }
             self.keys.entry(key).or_default().insert(at.get(), value);
         }
         Ok(())
+    }
+
+    /// Returns whether the last value of a key has expired by log time `at`, and its row may still be there.
+    pub(super) fn has_expired(&self, key: &Bytes, at: Millis) -> bool {
+        let Some(writes) = self.keys.get(key) else { return false };
+        let expiries = self.expiries.get(key);
+        let expires = |position: &u64| expiries.and_then(|expiries| expiries.get(position)).copied();
+        match writes.iter().next_back() {
+            Some((position, Some(_))) => expires(position).is_some_and(|expires| expires <= at),
+            // It expired at an earlier entry.
+            Some((position, None)) => {
+                let before = writes.range(..position).next_back();
+                before.is_some_and(|(position, value)| {
+                    value.is_some() && expires(position).is_some_and(|expires| expires <= at)
+                })
+            }
+            None => false,
+        }
     }
 
     /// Returns the history up to a position.
@@ -66,12 +105,14 @@ impl History {
         };
         let keys = self.keys.iter().map(|(key, writes)| (key.clone(), upto(writes)));
         let unclaimed = self.unclaimed.iter().filter(|(_, at)| *at <= kept).cloned();
-        Self { keys: keys.collect(), unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
+        let expiries = self.expiries.clone();
+        Self { keys: keys.collect(), expiries, unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
     }
 
     /// Returns the model restricted to these keys.
     pub(super) fn within(mut self, range: &KeyRange) -> Self {
         self.keys.retain(|key, _| range.contains(key));
+        self.expiries.retain(|key, _| range.contains(key));
         self.unclaimed.retain(|(key, _)| range.contains(key));
         self
     }
@@ -79,8 +120,10 @@ impl History {
     /// Adds the history of keys from another partition; all later positions are higher.
     pub(super) fn absorb(&mut self, other: Self, range: &KeyRange) {
         self.keys.retain(|key, _| !range.contains(key));
+        self.expiries.retain(|key, _| !range.contains(key));
         self.unclaimed.retain(|(key, _)| !range.contains(key));
         self.keys.extend(other.keys);
+        self.expiries.extend(other.expiries);
         self.unclaimed.extend(other.unclaimed);
         self.floor = self.floor.max(other.floor);
     }
@@ -174,7 +217,7 @@ impl History {
     ) -> Result<(), Violation> {
         let changes = self.keys.values().flat_map(|writes| writes.range((Excluded(floor), Unbounded)));
         let moments: BTreeSet<u64> = changes.map(|(at, _)| *at).chain([floor]).collect();
-        let Some(at) = moments.into_iter().find(|at| self.page_at(asked, *at) == (entries.to_vec(), more)) else {
+        let Some(at) = moments.into_iter().find(|at| self.is_page_at(asked, *at, entries, more)) else {
             let (now, _) = self.page_at(asked, u64::MAX);
             return violated(format!(
                 "a scan of {asked:?} from {floor} on gave {entries:?}, as at no moment; now {now:?}"
@@ -184,12 +227,24 @@ impl History {
         Ok(())
     }
 
+    /// Returns whether a scan at a position may answer with this page. Rows of expired values count towards its limit, so
+    /// it may end early.
+    fn is_page_at(&self, asked: Asked<'_>, position: u64, entries: &[Entry], more: bool) -> bool {
+        let (expected, expects_more) = self.page_at(asked, position);
+        if entries == expected && more == expects_more {
+            return true;
+        }
+        let any_expires = self.expiries.keys().any(|key| asked.0.contains(key));
+        any_expires && more && !entries.is_empty() && expected.starts_with(entries)
+    }
+
     /// Returns the page that a scan reads at a position.
     fn page_at(&self, (asked, order, limit): Asked<'_>, position: u64) -> (Vec<Entry>, bool) {
         let keys = self.keys.keys().filter(|key| asked.contains(key));
         let present = keys.filter_map(|key| {
             let (at, value) = self.value_at(key, position)?;
-            Some(Entry { key: key.clone(), value: value.clone(), revision: Revision::new(at) })
+            let expires = self.expiries.get(key).and_then(|expiries| expiries.get(&at)).copied();
+            Some(Entry { key: key.clone(), value: value.clone(), revision: Revision::new(at), expires })
         });
         let limit = if limit == 0 { usize::MAX } else { limit as usize };
         let mut all: Vec<Entry> = present.collect();

@@ -25,7 +25,7 @@ fn history() -> History {
 }
 
 fn entry(name: &'static str, value: &'static str, revision: u64) -> Entry {
-    Entry { key: key(name), value: key(value), revision: Revision::new(revision) }
+    Entry { key: key(name), value: key(value), revision: Revision::new(revision), expires: None }
 }
 
 #[test]

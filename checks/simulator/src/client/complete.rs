@@ -4,7 +4,7 @@ use crate::check::violation::Violation;
 use crate::client::calls;
 use crate::client::calls::Call;
 use crate::world::World;
-use archon_types::{Answer, Epoch, Op, PartitionId, Revision};
+use archon_types::{Answer, Epoch, Op, PartitionId, Revision, Stored};
 use bytes::Bytes;
 
 impl World {
@@ -21,20 +21,25 @@ impl World {
         let floor = call.op.key().map_or(floor, |key| self.checks.floor_where_done(key, began, floor, by));
         let history = &mut self.checks.of(owner).led_in(epoch).history;
         let checked = match (&call.op, answer) {
-            (Op::Put { key, value } | Op::CompareAndSet { key, value, .. }, Answer::Written { revision }) => {
-                history.wrote(key, floor, *revision, value)
-            }
-            (Op::CompareAndSet { key, .. }, Answer::ConditionFailed { revision: Revision::ZERO })
+            (
+                Op::Put { key, value } | Op::CompareAndSet { key, value, .. } | Op::PutExpiring { key, value, .. },
+                Answer::Written { revision },
+            ) => history.wrote(key, floor, *revision, value),
+            (
+                Op::CompareAndSet { key, .. } | Op::PutExpiring { key, expected: Some(_), .. },
+                Answer::ConditionFailed { revision: Revision::ZERO },
+            )
             | (Op::Get { key }, Answer::Value(None))
             | (Op::Delete { key }, Answer::Deleted { existed: false }) => history.missed(key, floor),
-            (Op::CompareAndSet { key, .. }, Answer::ConditionFailed { revision }) => {
-                history.saw(key, floor, *revision, None)
-            }
+            (
+                Op::CompareAndSet { key, .. } | Op::PutExpiring { key, expected: Some(_), .. },
+                Answer::ConditionFailed { revision },
+            ) => history.saw(key, floor, *revision, None),
             (Op::Increment { key, .. }, Answer::Counter { value, revision }) => {
                 history.wrote(key, floor, *revision, &Bytes::from(value.to_string()))
             }
-            (Op::Get { key }, Answer::Value(Some((value, revision)))) => {
-                history.saw(key, floor, *revision, Some(value))
+            (Op::Get { key }, Answer::Value(Some(stored))) => {
+                history.saw(key, floor, stored.revision, Some(&stored.value))
             }
             (Op::Delete { key }, Answer::Deleted { existed: true }) => history.deleted(key, floor, named),
             (Op::Scan { keys, order, limit }, Answer::Page { entries, more, range }) => {
@@ -60,7 +65,9 @@ impl World {
         };
         match (call.op.key(), answer) {
             (Some(key), Answer::Written { revision } | Answer::ConditionFailed { revision }) => note(key, *revision),
-            (Some(key), Answer::Counter { revision, .. } | Answer::Value(Some((_, revision)))) => note(key, *revision),
+            (Some(key), Answer::Counter { revision, .. } | Answer::Value(Some(Stored { revision, .. }))) => {
+                note(key, *revision);
+            }
             (Some(key), _) => note(key, Revision::ZERO),
             (None, Answer::Page { entries, .. }) => entries.iter().for_each(|entry| note(&entry.key, entry.revision)),
             (None, _) => {}

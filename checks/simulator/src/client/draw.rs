@@ -3,7 +3,7 @@
 use crate::client::calls::Call;
 use crate::client::keys::{COUNTED, KEYS, value_of};
 use crate::world::World;
-use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder, TableId};
+use archon_types::{Expiry, KeyRange, Op, PartitionId, Revision, ScanOrder, TableId};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
@@ -21,6 +21,7 @@ impl World {
             Some(drawn) => drawn,
             None => (partition, self.draw_op(client, partition, number)),
         };
+        let op = if self.plan.expires { self.expiring(op, number) } else { op };
         // Without an id nothing distinguishes two deliveries, so it is sent once.
         let named = !op.is_read() && !self.random.permille(350);
         let began = self.checks.begins_at(partition, op.key().map(|key| &key[..]));
@@ -43,6 +44,23 @@ impl World {
         let tables = &self.quorum.state.tables;
         known.extend(self.clients[client].held.iter().filter(|held| !tables.contains_key(&held.table)));
         self.random.pick(&known).unwrap_or(PartitionId::new(TableId::new(1), 0))
+    }
+
+    /// Turns two of three writes into ones of values that expire.
+    fn expiring(&self, op: Op, number: u64) -> Op {
+        // Without a draw of its own, so that seeds do not change.
+        let expiry = match number % 9 {
+            0..=2 => return op,
+            3 => Expiry::Keep,
+            _ => Expiry::After(self.plan.unit_ms() * (1 + number % 20)),
+        };
+        match op {
+            Op::Put { key, value } => Op::PutExpiring { key, value, expected: None, expiry },
+            Op::CompareAndSet { key, expected, value } => {
+                Op::PutExpiring { key, value, expected: Some(expected), expiry }
+            }
+            other => other,
+        }
     }
 
     fn draw_op(&mut self, client: usize, partition: PartitionId, number: u64) -> Op {

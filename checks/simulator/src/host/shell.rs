@@ -452,6 +452,7 @@ impl Shell for MachineShell {
             Observed::Abandoned(writes) => seen.abandoned += writes as u64,
             Observed::Forgotten(clients) => seen.clients_forgotten += clients as u64,
             Observed::Cut => seen.cuts += 1,
+            Observed::Expired(rows) => seen.expired += rows as u64,
             Observed::Emptied => seen.emptied += 1,
             Observed::Unsealed { .. } => {}
             Observed::Formed | Observed::Unloading => {

@@ -8,9 +8,18 @@ use std::sync::mpsc;
 const SEEDS: u64 = 300;
 
 /// First seeds about splits, merges, recoveries of the coordinators, upgrades, changes of the quorum, relays,
-/// reachability and ending sessions; a third as many are run of each.
-const OTHERS_FROM: [u64; 8] =
-    [100_000_000, 200_000_000, 300_000_000, 400_000_000, 500_000_000, 600_000_000, 700_000_000, 800_000_000];
+/// reachability, ending sessions and values that expire; a third as many are run of each.
+const OTHERS_FROM: [u64; 9] = [
+    100_000_000,
+    200_000_000,
+    300_000_000,
+    400_000_000,
+    500_000_000,
+    600_000_000,
+    700_000_000,
+    800_000_000,
+    900_000_000,
+];
 
 /// Seeds with a rare event, one in hundreds: a cut-off side answers after its writes were discarded.
 const RARE: [u64; 1] = [557];

@@ -17,6 +17,7 @@ struct Line {
     /// Also printed by `kv scan`.
     #[serde(rename = "revision")]
     _revision: Option<IgnoredAny>,
+    expires_at_ms: Option<u64>,
 }
 
 /// Fault of a file with the output of `kv scan -o json`, or a part of it.
@@ -26,8 +27,8 @@ pub(super) const A_LIST: &str = "a list begins there, as printed by `archon kv s
 const OF_TEXT: &str =
     "; a line is one object, {\"key\":\"…\",\"value\":\"…\"}, and key, value and value_hex are text in quotes";
 
-pub(super) fn write(out: &mut impl Write, key: String, value: ValueText) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &Document { key, value })?;
+pub(super) fn write(out: &mut impl Write, key: String, value: ValueText, expires_at_ms: Option<u64>) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &Document { key, value, expires_at_ms })?;
     out.write_all(b"\n")
 }
 
@@ -44,5 +45,6 @@ pub(super) fn read(line: &[u8]) -> Result<Row, String> {
         let types = if error.is_data() && problem.starts_with("expected ") { OF_TEXT } else { "" };
         problem.replace(" at line 1 column ", ", at character ") + types
     })?;
-    Row::of(&line.key, line.value.as_deref(), line.value_hex.as_deref())
+    let row = Row::of(&line.key, line.value.as_deref(), line.value_hex.as_deref())?;
+    Ok(Row { expires_at_ms: line.expires_at_ms, ..row })
 }

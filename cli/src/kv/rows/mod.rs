@@ -22,6 +22,8 @@ const ROW_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub(crate) struct Row {
     pub(crate) key: Bytes,
     pub(crate) value: Bytes,
+    /// Unix time in milliseconds at which it expires, if it does.
+    pub(crate) expires_at_ms: Option<u64>,
 }
 
 impl Row {
@@ -36,7 +38,7 @@ impl Row {
             (None, None) => return Err("there is neither a value nor a value_hex".to_owned()),
         };
         check_value(&value).map_err(|error| error.message)?;
-        Ok(Self { key: Bytes::copy_from_slice(key.as_bytes()), value })
+        Ok(Self { key: Bytes::copy_from_slice(key.as_bytes()), value, expires_at_ms: None })
     }
 
     /// Returns the bytes of key and value.
@@ -70,13 +72,13 @@ impl<W: Write> RowWriter<W> {
         })
     }
 
-    /// Writes one row.
-    pub(crate) fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    /// Writes one row. CSV has no column for its expiry.
+    pub(crate) fn write(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> io::Result<()> {
         let value = ValueText::of(value);
         // All stored keys are valid UTF-8.
         let key = String::from_utf8_lossy(key);
         match self {
-            Self::Jsonl(out) => json_rows::write(out, key.into_owned(), value),
+            Self::Jsonl(out) => json_rows::write(out, key.into_owned(), value, expires_at_ms),
             Self::Csv(out) => csv_rows::write(out, &key, &value),
         }
     }
@@ -98,7 +100,7 @@ mod tests {
     fn written(format: RowFormat, rows: &[(String, Vec<u8>)]) -> Vec<u8> {
         let mut out = RowWriter::new(format, Vec::new()).unwrap();
         for (key, value) in rows {
-            out.write(key.as_bytes(), value).unwrap();
+            out.write(key.as_bytes(), value, None).unwrap();
         }
         out.finish().unwrap()
     }
@@ -209,7 +211,8 @@ mod tests {
     #[test]
     fn files_of_people_and_other_programs_are_accepted() {
         let one = |format, text: &str| read_back(format, text.into()).unwrap();
-        let row = |key: &'static str, value: &'static str| Row { key: key.into(), value: value.into() };
+        let row =
+            |key: &'static str, value: &'static str| Row { key: key.into(), value: value.into(), expires_at_ms: None };
         assert_eq!(one(RowFormat::Jsonl, "\u{feff}{\"revision\":7,\"value\":\"1\",\"key\":\"a\"}"), [row("a", "1")]);
         assert_eq!(one(RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"}\r\n\r\n"), [row("a", "1")]);
         assert_eq!(one(RowFormat::Csv, "\u{feff}value,key\r\n1,a\r\n"), [row("a", "1")]);

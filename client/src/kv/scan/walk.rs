@@ -3,7 +3,7 @@
 use super::{Asked, Entry, PAGE_BYTES_MAX, Page};
 use crate::error::Error;
 use crate::kv::{Client, unexpected};
-use archon_types::{Answer, KeyRange, Op, ScanOrder};
+use archon_types::{Answer, KeyRange, Millis, Op, ScanOrder};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -42,6 +42,7 @@ pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
             key: entry.key,
             value: entry.value,
             revision: entry.revision,
+            expires_at_ms: entry.expires.map(Millis::get),
         }));
     }
 }

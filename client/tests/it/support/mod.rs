@@ -12,7 +12,7 @@ use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, KeyRange, Keys, Millis, Node,
     NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState,
-    Revision, ScanOrder, Table, TableDelta, TableId, TablePiece, Version,
+    Revision, ScanOrder, Stored, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -78,10 +78,17 @@ impl Store {
 
     fn apply(&mut self, op: &Op, partition: PartitionId) -> Answer {
         match op {
-            Op::Get { key } => Answer::Value(self.rows.get(key).cloned()),
+            Op::Get { key } => {
+                Answer::Value(self.rows.get(key).map(|(value, revision)| Stored::new(value.clone(), *revision)))
+            }
             Op::Put { key, value } => Answer::Written { revision: self.write(key, value.clone(), partition) },
             Op::Delete { key } => Answer::Deleted { existed: self.rows.remove(key).is_some() },
-            Op::CompareAndSet { key, expected, value } => {
+            // It keeps no time: nothing expires.
+            Op::PutExpiring { key, value, expected: None, .. } => {
+                Answer::Written { revision: self.write(key, value.clone(), partition) }
+            }
+            Op::CompareAndSet { key, expected, value }
+            | Op::PutExpiring { key, expected: Some(expected), value, .. } => {
                 let revision = self.rows.get(key).map_or(Revision::ZERO, |(_, revision)| *revision);
                 if revision == *expected {
                     Answer::Written { revision: self.write(key, value.clone(), partition) }
@@ -114,6 +121,7 @@ impl Store {
                         key: key.clone(),
                         value: value.clone(),
                         revision: *revision,
+                        expires: None,
                     })
                     .collect();
                 let more = found.len() > *limit as usize;

@@ -7,16 +7,21 @@ use super::paths::{Keyed, OfTable};
 use crate::documents::{Entry, ValueText};
 use crate::error::ApiError;
 use archon_client::bytes::Bytes;
-use archon_client::{Error, ErrorKind, Revision, Right};
+use archon_client::{Error, ErrorKind, PutOptions, Revision, Right};
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Default number of rows per page.
 const LIMIT_DEFAULT: u32 = 100;
+/// Header of a time to live, in milliseconds.
+const TTL_HEADER: &str = "archon-ttl-ms";
+/// Header of the Unix time at which a value expires, in milliseconds.
+const EXPIRES_HEADER: &str = "archon-expires-ms";
 
 /// Selection of rows.
 #[derive(Deserialize, JsonSchema)]
@@ -85,6 +90,7 @@ pub(crate) async fn scan(
         key: String::from_utf8_lossy(&entry.key).into_owned(),
         value: ValueText::of(&entry.value),
         revision: entry.revision.get(),
+        expires_at_ms: entry.expires_at_ms,
     });
     Ok(Json(Rows { rows: rows.collect(), more: page.more }))
 }
@@ -94,13 +100,15 @@ pub(crate) async fn get(asker: Asker, Path(keyed): Path<Keyed>, known: KnownTag)
     let absent = || ApiError::new(ErrorKind::NotFound, format!("{:?} is absent from table {}", keyed.key, keyed.table));
     let found = found.ok_or_else(absent)?;
     let tag = etag(found.revision);
+    let expires_at_ms = found.expires_at_ms;
     let value = (!known.is(&tag)).then_some(found.value);
-    Ok(Found { tag, value })
+    Ok(Found { tag, expires_at_ms, value })
 }
 
 /// A value that was read.
 pub(crate) struct Found {
     tag: String,
+    expires_at_ms: Option<u64>,
     /// `None` if the caller has it already.
     value: Option<Bytes>,
 }
@@ -113,13 +121,15 @@ impl Answered for Found {
 
 impl IntoResponse for Found {
     fn into_response(self) -> Response {
-        match self.value {
+        let expires = self.expires_at_ms.map(|millis| [(HeaderName::from_static(EXPIRES_HEADER), millis.to_string())]);
+        let response = match self.value {
             // Readers choose how to interpret a value; its writer must not be able to run it in a browser.
             Some(value) => {
                 ([(ETAG, self.tag), (CONTENT_TYPE, "application/octet-stream".to_owned())], value).into_response()
             }
             None => (StatusCode::NOT_MODIFIED, [(ETAG, self.tag)]).into_response(),
-        }
+        };
+        (expires, response).into_response()
     }
 }
 
@@ -132,12 +142,12 @@ pub(crate) async fn put(
     let expected = expected(&headers)?;
     let method = if expected.is_some() { "CompareAndSet" } else { "Put" };
     let client = asker.rows(Right::Write, method, &keyed.table).await?;
+    let mut options = expected.map_or_else(PutOptions::default, |expected| PutOptions::default().if_revision(expected));
+    if let Some(ttl) = ttl(&headers)? {
+        options = options.ttl(ttl);
+    }
     let value = body.read().await?;
-    let written = match expected {
-        Some(expected) => client.compare_and_set(&keyed.key, expected, value).await,
-        None => client.put(&keyed.key, value).await,
-    };
-    let revision = written.map_err(|error| {
+    let revision = client.put_with(&keyed.key, value, options).await.map_err(|error| {
         let failed = matches!(error, Error::ConditionFailed { .. });
         let error = ApiError::from(error);
         if failed { error.with_status(StatusCode::PRECONDITION_FAILED) } else { error }
@@ -156,6 +166,15 @@ pub(crate) async fn delete(
 
 fn etag(revision: Revision) -> String {
     format!("\"{revision}\"")
+}
+
+/// Returns the time to live of a value, if given: `Archon-TTL-Ms: 10000`.
+fn ttl(headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
+    let Some(ttl) = headers.get(TTL_HEADER) else { return Ok(None) };
+    let millis = ttl.to_str().ok().and_then(|ttl| ttl.parse().ok()).filter(|millis| *millis > 0);
+    let wrong =
+        || ApiError::new(ErrorKind::InvalidArgument, format!("{TTL_HEADER} must be a number of milliseconds from 1"));
+    millis.map(Duration::from_millis).ok_or_else(wrong).map(Some)
 }
 
 /// Returns the expected revision, if given: `If-Match: "17"`, or `If-None-Match: *` for an absent key.
@@ -178,6 +197,18 @@ fn expected(headers: &HeaderMap) -> Result<Option<Revision>, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_to_live_is_in_milliseconds() {
+        let of = |text: &'static str| {
+            ttl(&HeaderMap::from_iter([(HeaderName::from_static(TTL_HEADER), text.parse().unwrap())]))
+        };
+        assert_eq!(of("1500").ok().flatten(), Some(Duration::from_millis(1_500)));
+        assert_eq!(ttl(&HeaderMap::new()).ok().flatten(), None);
+        for wrong in ["0", "-1", "10s", "1.5", ""] {
+            assert!(of(wrong).unwrap_err().message().starts_with(TTL_HEADER), "{wrong}");
+        }
+    }
 
     #[test]
     fn condition_is_a_revision_or_absence() {

@@ -12,7 +12,7 @@ use crate::ranges::middle_search::MiddleSearch;
 use crate::ranges::split_watch::SplitWatch;
 use crate::ranges::split_work::SplitWork;
 use crate::shell::{At, Shell};
-use archon_kv::{ClientIndex, LogTime, Memtable, MemtableBudget};
+use archon_kv::{ClientIndex, ExpiryIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
 use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};
 
@@ -76,6 +76,8 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) log_time: LogTime,
     /// Client records of the partition.
     pub(crate) clients: ClientIndex,
+    /// Values that expire soon, while it leads.
+    pub(crate) expiry: ExpiryIndex,
     pub(crate) tickets: u64,
     /// Waiting clients.
     pub(crate) waiting: Waiting<Request<S::Reply>, S::Reply, Outcome>,
@@ -133,6 +135,7 @@ impl<S: Shell> LocalCopy<S> {
             stopped: false,
             inspected: false,
             clients: ClientIndex::default(),
+            expiry: ExpiryIndex::default(),
             tickets: 0,
             waiting: Waiting::new(broken),
             covered: false,

@@ -1,5 +1,6 @@
 //! Client operations: evaluated, forwarded, parked until a leadership settles, and answered.
 
+mod expire;
 pub(crate) mod forward;
 mod operate;
 pub(crate) mod park;

@@ -8,11 +8,11 @@ use crate::operations::waiting::{Pending, ReadyAnswer};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{
-    Effect, Evaluation, PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, evaluate_elsewhere,
+    Effect, Evaluation, PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate_elsewhere,
     evaluate_merged, row,
 };
 use archon_replica::{Input, Output, ReplicaStatus};
-use archon_types::{Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, Revision, Seq};
+use archon_types::{ErrorDetail, ErrorKind, Millis, Seq, Stored};
 use bytes::Bytes;
 
 impl<S: Shell> Turn<S> {
@@ -76,48 +76,31 @@ impl<S: Shell> Turn<S> {
         }
         let log_time = local.waiting.log_time();
         let too_early = self.broken.breaks(Mutant::LeaseCheckedFirst).then(|| self.may_answer(local));
-        let found = match &request.op {
-            Op::Get { key } => self.value(local, key).map(|found| Ok(Answer::Value(found))),
-            op => self.evaluated(local, op),
-        };
+        let found = self.look_up(local, &request.op);
         let refusal = match found {
             // The value first, the lease after (PROTOCOL rule 17).
-            Ok(outcome) if confirmed || too_early.unwrap_or_else(|| self.may_answer(local)) => {
+            Ok(None) => {
+                // A read has no name: nothing of it is recorded.
+                return self.write(local, Request { id: None, ..request });
+            }
+            Ok(Some(outcome)) if confirmed || too_early.unwrap_or_else(|| self.may_answer(local)) => {
                 self.shell.observe(local.at(), Observed::Read { confirmed });
                 return self.shell.answer(local.at(), request.reply, log_time, outcome);
             }
-            Ok(_) => Refusal::NoLease,
+            Ok(Some(_)) => Refusal::NoLease,
             Err(error) => self.unreadable(local, &error),
         };
         self.refuse(local, request.reply, refusal);
     }
 
-    /// Evaluates a read. Scans cover only keys that this partition has.
-    fn evaluated(&self, local: &LocalCopy<S>, op: &Op) -> Result<Outcome, ViewError> {
-        let range = local.split.unsealed(local.range().cloned().unwrap_or(KeyRange::ALL));
-        let within = match op {
-            Op::Scan { keys, order, limit } => {
-                Some(Op::Scan { keys: keys.clone().and(&range), order: *order, limit: *limit })
-            }
-            _ => None,
-        };
-        let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
-        let asked = Asked { op: within.as_ref().unwrap_or(op), id: None };
-        let found = evaluate(asked, &view, local.waiting.log_time(), Revision::ZERO, self.shell.dedup())?;
-        Ok(found.answer.map(|answer| match answer {
-            Answer::Page { entries, more, .. } => Answer::Page { entries, more, range },
-            other => other,
-        }))
-    }
-
     /// Returns the committed value of a key: from the memtable, the cached rows, or the engine.
-    fn value(&self, local: &mut LocalCopy<S>, key: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
+    pub(crate) fn value(&self, local: &mut LocalCopy<S>, key: &[u8]) -> Result<Option<Stored>, ViewError> {
         let key = row::value_key(key);
         let row = match local.memtable.get(&key, Reader::Committed) {
             Some(found) => found.cloned(),
             None => self.shell.row(&mut local.own, local.placement, key)?,
         };
-        Ok(row.map(|row| row::decode_value(&row)).transpose()?)
+        Ok(row.map(|row| row::decode_stored(&row)).transpose()?)
     }
 
     /// Continues reads after their round of confirmations.
@@ -138,6 +121,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
+    /// Evaluates a write, or a read that needs an entry, and proposes its effect.
     fn write(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
         let Some(request) = self.wait_for_room(local, request) else { return };
         let Some(request) = self.remember(local, request) else { return };
@@ -149,7 +133,9 @@ impl<S: Shell> Turn<S> {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
         let asked = Asked { op: &request.op, id: request.id.as_ref() };
         let merged = local.absorb.merged().filter(|_| !self.broken.breaks(Mutant::MovedThroughKept)); // rule 50
+        let is_read = request.op.is_read();
         let evaluation = match self.is_given_away(local, &request) {
+            _ if is_read => self.evaluated(local, &request.op, self.reader_of_due(), at),
             true => self.moved(asked, &view, at),
             false => evaluate_merged(asked, merged, &view, at, local.absorb.revision(next.seq), self.shell.dedup()),
         };
@@ -163,7 +149,9 @@ impl<S: Shell> Turn<S> {
         let effect = evaluation.effect.is_some();
         let evaluation = self.leadership(local).prove(evaluation, at, self.shell.dedup());
         let (proved, named) = (!effect && evaluation.effect.is_some(), request.id.is_some());
-        self.shell.observe(local.at(), Observed::Evaluated { effect, proved, named, answer: &evaluation.answer });
+        if !is_read {
+            self.shell.observe(local.at(), Observed::Evaluated { effect, proved, named, answer: &evaluation.answer });
+        }
         let Some(entry) = evaluation.effect else {
             return self.answer_after(local, request, evaluation.answer);
         };
@@ -177,14 +165,20 @@ impl<S: Shell> Turn<S> {
         };
         match self.propose(local, entry) {
             Ok((ticket, seq)) => {
+                self.note_expiry(local, &recorded.changes);
                 if let Err(error) = local.memtable.push(seq, recorded) {
                     self.damaged.push((local.placement, error.to_string()));
                 }
                 if let Some(id) = request.id.as_ref().filter(|_| effect) {
                     local.clients.touch(id.client, at, self.shell.dedup());
                 }
-                let answer = Some(ReadyAnswer { reply: request.reply, outcome: evaluation.answer });
-                local.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer });
+                let answer = ReadyAnswer { reply: request.reply, outcome: evaluation.answer };
+                let (with_entry, after) = if is_read { (None, Some(answer)) } else { (Some(answer), None) };
+                local.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer: with_entry });
+                if after.is_some() {
+                    // If the entry is abandoned, a read has changed nothing.
+                    local.waiting.commit_first(Pending { seq, at: Millis::ZERO, ticket: None, answer: after });
+                }
             }
             Err(kind) => self.refuse(local, request.reply, Refusal::NoWrites(kind)),
         }

@@ -8,15 +8,14 @@ use crate::partitions::Partitions;
 use crate::ranges::absorb::has_absorbed;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_kv::{Merged, PartitionView, Reader, View, reshape, row};
-use archon_types::{PartitionId, Revision, Version};
-use bytes::Bytes;
+use archon_kv::{Merged, PartitionView, Reader, View, ViewError, reshape, row};
+use archon_types::{PartitionId, Revision, Stored, Version};
 
 /// Value of a key at a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaleRow {
-    /// The value and its revision, if the key was there.
-    pub found: Option<(Bytes, Revision)>,
+    /// The value, if the key was there.
+    pub found: Option<Stored>,
     /// Revision of the read: it sees the partition's writes up to this revision, and no other.
     pub as_of: Revision,
 }
@@ -77,10 +76,19 @@ impl<S: Shell> Turn<S> {
         let reader = if self.broken.breaks(Mutant::StaleShowsOpen) { Reader::Newest } else { Reader::Committed };
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, reader);
         let found = view.get(&row::value_key(key));
-        match found.and_then(|row| Ok(row.map(|row| row::decode_value(&row)).transpose()?)) {
+        let found = found.and_then(|row| Ok(row.map(|row| row::decode_stored(&row)).transpose()?));
+        match found.and_then(|found| self.hide_expired(local, found)) {
             Ok(found) => Ok(StaleRow { found, as_of: Merged::revision(merged.as_ref(), as_of) }),
             Err(error) => Err(self.unreadable(local, &error)),
         }
+    }
+
+    /// Returns a value unless it has expired, by the committed log time or by this node's clock. Only an entry decides
+    /// that it has, so it may appear at another copy still: stale reads promise no order among copies.
+    fn hide_expired(&self, local: &LocalCopy<S>, found: Option<Stored>) -> Result<Option<Stored>, ViewError> {
+        let Some(expires) = found.as_ref().and_then(|stored| stored.expires) else { return Ok(found) };
+        let is_due = expires <= self.shell.wall() || expires <= self.committed_time(local)?;
+        Ok(found.filter(|_| !is_due))
     }
 }
 

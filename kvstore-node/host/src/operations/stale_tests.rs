@@ -8,6 +8,7 @@ use crate::test_shell::{
 use archon_kv::{Effect, RowChange};
 use archon_replica::{Body, Entry};
 use archon_types::{Millis, ReplicaState, Seq};
+use bytes::Bytes;
 
 const KEY: &str = "key";
 
@@ -22,7 +23,8 @@ fn entry(seq: u64) -> Entry {
 }
 
 fn expected(commit: u64) -> StaleRow {
-    let found = (!commit.is_multiple_of(3)).then(|| (Bytes::from(vec![commit as u8]), Revision::new(commit)));
+    let found =
+        (!commit.is_multiple_of(3)).then(|| Stored::new(Bytes::from(vec![commit as u8]), Revision::new(commit)));
     StaleRow { found, as_of: Revision::new(commit) }
 }
 
@@ -91,7 +93,7 @@ fn leader_without_lease_answers_stale_read() {
     leader.operate(request(get(KEY), "read"));
     assert_eq!(leader.shell().refusals, [("read", Refusal::NoLease)], "a read that promises more needs the lease");
     let after = leader.read_stale(PARTITION, KEY.as_bytes()).expect("it counts");
-    let (value, revision) = after.found.expect("it is committed");
+    let Stored { value, revision, .. } = after.found.expect("it is committed");
     assert!(value == "value" && revision <= after.as_of && before.as_of < revision, "{before:?}, {:?}", after.as_of);
 }
 

@@ -51,6 +51,8 @@ pub struct Waiting<Q, R, O> {
     parked: Vec<Q>,
     /// Log time of the last committed effect, as sent to clients.
     log_time: Millis,
+    /// Log time of the last effect that was committed in this leadership.
+    decided: Millis,
     broken: Broken,
 }
 
@@ -62,6 +64,7 @@ impl<Q, R, O> Default for Waiting<Q, R, O> {
             confirms: BTreeMap::new(),
             parked: Vec::new(),
             log_time: Millis::ZERO,
+            decided: Millis::ZERO,
             broken: Broken::default(),
         }
     }
@@ -81,6 +84,13 @@ impl<Q, R, O> Waiting<Q, R, O> {
     /// Sets the log time sent to clients: a leader serves only once its whole log is committed.
     pub const fn serve(&mut self, log_time: Millis) {
         self.log_time = log_time;
+        self.decided = Millis::ZERO;
+    }
+
+    /// Returns the log time of the last effect that was committed in this leadership: every later leader has it. The time
+    /// that a leader begins with may be its own copy's, if that was formed in a split.
+    pub const fn decided(&self) -> Millis {
+        self.decided
     }
 
     /// Queues an answer until its position is committed; positions in the queue never fall.
@@ -94,6 +104,7 @@ impl<Q, R, O> Waiting<Q, R, O> {
         let any = self.broken.breaks(Mutant::AnswerUncommitted);
         while let Some(pending) = self.pending.pop_front_if(|pending| any || pending.seq <= upto) {
             self.log_time = self.log_time.max(pending.at);
+            self.decided = self.decided.max(pending.at);
             if pending.answer.is_some() {
                 return pending.answer;
             }

@@ -12,7 +12,7 @@ use crate::ranges::yield_page::{YieldAsk, YieldPage};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::engine::PageLimit;
-use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, reshape};
+use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, reshape, row};
 use archon_types::{Fact, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Version};
 use bytes::Bytes;
 
@@ -102,12 +102,20 @@ impl<S: Shell> Turn<S> {
     /// Writes a page of any size into the log, in entries of bounded size, and after the last page an entry that marks the
     /// rows as complete.
     fn take_page(&mut self, local: &mut LocalCopy<S>, attempt: Version, from: Bytes, mut page: YieldPage) {
+        // Values that had expired in the other partition have expired in this one (PROTOCOL rule 85).
+        if !self.broken.breaks(Mutant::ExpiryUnmerged) {
+            local.log_time.observe(page.log_time);
+        }
         while !page.rows.is_empty() {
             let count = self.absorb_limit().count(&page.rows);
             let rows = &page.rows[..count];
             let bytes: u64 = rows.iter().map(|row| (row.key.len() + row.value.len()) as u64).sum();
             let last = rows.last().map(|row| row.key.clone());
-            let changes = rows.iter().map(|row| RowChange::set(row.key.clone(), row.value.clone())).collect();
+            let mut changes: Vec<RowChange> =
+                rows.iter().map(|row| RowChange::set(row.key.clone(), row.value.clone())).collect();
+            if rows.iter().any(|row| row::expiry_of(&row.value).is_some()) {
+                changes.push(RowChange::set(Bytes::from_static(row::EXPIRING_KEY), Bytes::new()));
+            }
             let at = local.log_time.stamp(self.shell.wall());
             let written = self.note(local, Effect::new(at, changes)).is_ok();
             let Some(under_way) = &mut local.absorb.under_way else { return };

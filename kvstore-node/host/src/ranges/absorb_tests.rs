@@ -9,7 +9,7 @@ use archon_kv::engine::{PageLimit, Row};
 use archon_kv::{View, row};
 use archon_types::{
     Answer, ClientId, Epoch, ErrorKind, KeyRange, Merge, MergeSide, Op, OpId, Partition, PartitionId, PlacementId,
-    ReplicaState, RightCopy, RightStage, Split,
+    ReplicaState, RightCopy, RightStage, Split, Stored,
 };
 
 const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
@@ -27,6 +27,7 @@ archon_types::shown_by! {
     StaleUnabsorbed => stale_read_waits_for_merged_rows_in_log,
     RevisionFalls => revisions_after_merge_exceed_source_revisions,
     MovedThroughKept => late_duplicate_from_before_merge_is_not_applied,
+    ExpiryUnmerged => value_expired_before_merge_stays_absent,
 }
 
 fn range(begin: &'static str, end: Option<&'static str>) -> KeyRange {
@@ -91,7 +92,7 @@ fn page(rows: &[(&'static str, u64)], more: bool, revision: u64) -> YieldPage {
         key: row::value_key(key.as_bytes()),
         value: row::encode_value(Revision::new(*revision), b"theirs"),
     };
-    YieldPage { rows: rows.iter().map(row).collect(), more, revision: Revision::new(revision) }
+    YieldPage { rows: rows.iter().map(row).collect(), more, revision: Revision::new(revision), log_time: Millis::ZERO }
 }
 
 /// Answers the last page request.
@@ -116,6 +117,20 @@ fn stored(node: &Partitions<TestShell>, key: &[u8]) -> Option<Bytes> {
     view.get(key).expect("readable")
 }
 
+/// The leader of the right partition had a clock that was ahead.
+fn value_expired_before_merge_stays_absent(mutant: Option<Mutant>) -> bool {
+    let mut node = leader(mutant, narrow(1));
+    configure(&mut node, absorbing(2));
+    let value = row::encode_expiring(Revision::new(3), Millis::new(5_000), b"theirs");
+    let rows = vec![Row { key: row::value_key(b"z"), value }];
+    let (revision, log_time) = (Revision::new(9), Millis::new(6_000));
+    give(&mut node, Some(YieldPage { rows, more: false, revision, log_time }));
+    configure(&mut node, widened(5));
+    ask(&mut node, get("z"), "get z");
+    assert!(stored(&node, row::EXPIRING_KEY).is_some());
+    answer(&node, "get z") == Some(&Ok(Answer::Value(None)))
+}
+
 #[test]
 fn merge_pages_are_visible_once_row_gives_their_keys() {
     let mut node = leader(None, narrow(1));
@@ -134,7 +149,7 @@ fn merge_pages_are_visible_once_row_gives_their_keys() {
     assert!(answer(&node, "put a").is_some() && answer(&node, "get a").is_some(), "what it has is served");
     assert!(answer(&node, "get z").is_none() && refusal(&node, "get z").is_none(), "it waits for what becomes of it");
     configure(&mut node, widened(5));
-    let found = Some((Bytes::from_static(b"theirs"), Revision::new(3)));
+    let found = Some(Stored::new(Bytes::from_static(b"theirs"), Revision::new(3)));
     assert_eq!(answer(&node, "get z"), Some(&Ok(Answer::Value(found))));
     let Some(Ok(Answer::Written { revision })) = answer(&node, "put m") else { panic!("{:?}", answer(&node, "put m")) };
     assert!(*revision > Revision::new(1_000), "{revision}");
@@ -212,7 +227,10 @@ fn merge_of_too_large_partition_is_refused() {
     let large = |key: &'static str| Row { key: row::value_key(key.as_bytes()), value: vec![1; 3 * 1024 * 1024].into() };
     for key in ["m", "n", "o", "p", "q", "r"] {
         assert_eq!(said(&node), []);
-        give(&mut node, Some(YieldPage { rows: vec![large(key)], more: true, revision: Revision::new(9) }));
+        give(
+            &mut node,
+            Some(YieldPage { rows: vec![large(key)], more: true, revision: Revision::new(9), log_time: Millis::ZERO }),
+        );
     }
     tick(&mut node, 1_100);
     let told = said(&node);
@@ -308,7 +326,10 @@ fn merge_page_of_any_size_is_cut_into_readable_entries(mutant: Option<Mutant>) -
         let mut node = leader(mutant, narrow(1));
         configure(&mut node, absorbing(2));
         let before = entries(&node).len();
-        give(&mut node, Some(YieldPage { rows: rows.clone(), more: false, revision: Revision::new(9) }));
+        give(
+            &mut node,
+            Some(YieldPage { rows: rows.clone(), more: false, revision: Revision::new(9), log_time: Millis::ZERO }),
+        );
         let fits = |effect: &Effect| {
             let bytes: usize = effect.changes.iter().map(|change| change.key.len()).sum();
             effect.changes.len() <= most && (effect.changes.len() == 1 || bytes <= PageLimit::PAGE.bytes_max)
@@ -326,7 +347,10 @@ fn cut_merge_page_resumes_where_log_had_no_room() {
     configure(&mut node, absorbing(2));
     node.shell_mut().is_full = true;
     let all = rows(10_000, 1);
-    give(&mut node, Some(YieldPage { rows: all.clone(), more: false, revision: Revision::new(9) }));
+    give(
+        &mut node,
+        Some(YieldPage { rows: all.clone(), more: false, revision: Revision::new(9), log_time: Millis::ZERO }),
+    );
     assert_eq!((said(&node), stored(&node, &all[0].key)), (vec![], None));
     node.shell_mut().is_full = false;
     tick(&mut node, 1_030);
@@ -378,9 +402,7 @@ fn stale_read_after_merge_has_revision_above_source() {
     give(&mut node, Some(page(&[("z", 3)], false, 1_000)));
     configure(&mut node, widened(5));
     let shown = node.read_stale(PARTITION, b"z").expect("it counts");
-    assert!(
-        shown.as_of > Revision::new(1_000) && shown.found.is_some_and(|(_, revision)| revision == Revision::new(3))
-    );
+    assert!(shown.as_of > Revision::new(1_000) && shown.found.is_some_and(|found| found.revision == Revision::new(3)));
 }
 
 /// Before, a split that began before the engine had cleared the keys of the merge was abandoned each time, as no copy
@@ -448,6 +470,6 @@ fn stale_read_revision_holds_after_cancelled_merge() {
     let Some(Ok(Answer::Written { revision })) = answer(&node, "put") else { panic!("{:?}", answer(&node, "put")) };
     let revision = *revision;
     let seen = node.read_stale(PARTITION, b"a").expect("it counts");
-    assert!(seen.found.as_ref().is_some_and(|(_, found)| *found == revision), "{seen:?}");
+    assert!(seen.found.as_ref().is_some_and(|found| found.revision == revision), "{seen:?}");
     assert!(seen.as_of >= revision, "of the writes up to {} it shows the one with {revision}", seen.as_of);
 }

@@ -177,6 +177,8 @@ impl Forming {
             time.map(|value| Row { key: Bytes::from_static(row::LOG_TIME_KEY), value }).into_iter().collect();
         let merged = engine.get(self.job.from, row::MERGED_KEY)?; // Revisions continue from there.
         rows.extend(merged.map(|value| Row { key: Bytes::from_static(row::MERGED_KEY), value }));
+        let expiring = engine.get(self.job.from, row::EXPIRING_KEY)?; // Values that expire go on to do so.
+        rows.extend(expiring.map(|value| Row { key: Bytes::from_static(row::EXPIRING_KEY), value }));
         row::note_copied(&mut rows, end.seq);
         Ok(rows)
     }

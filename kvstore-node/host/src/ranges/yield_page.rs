@@ -1,7 +1,7 @@
 //! Requests for rows of a merge source, and their pages.
 
 use archon_kv::engine::Row;
-use archon_types::{PartitionId, PlacementId, Revision, Version};
+use archon_types::{Millis, PartitionId, PlacementId, Revision, Version};
 use bytes::Bytes;
 
 /// Request for rows of the partition that is merged in.
@@ -30,4 +30,6 @@ pub struct YieldPage {
     pub more: bool,
     /// Upper bound of all revisions that the partition has or ever had.
     pub revision: Revision,
+    /// Log time of the partition: values that expire at or before it are absent.
+    pub log_time: Millis,
 }

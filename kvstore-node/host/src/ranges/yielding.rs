@@ -58,6 +58,7 @@ impl<S: Shell> Turn<S> {
         let page = view.page(from, &end, ScanOrder::Ascending, limit)?;
         let merged = Merged::current(&view)?;
         let revision = Merged::revision(merged.as_ref(), sealed_at);
-        Ok(Some(YieldPage { rows: page.rows, more: page.more, revision }))
+        let log_time = self.committed_time(local)?;
+        Ok(Some(YieldPage { rows: page.rows, more: page.more, revision, log_time }))
     }
 }

@@ -15,8 +15,8 @@ use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, VAL
 use archon_types::{ClientId, KeyRange, Millis};
 use bytes::Bytes;
 
-/// The earlier formats had client rows among the changes.
-const FORMAT: u8 = 3;
+/// Formats before 3 had client rows among the changes; format 3 had no values that expire.
+const FORMAT: u8 = 4;
 /// Most changes of an effect, and most clients that it forgets.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;
 /// Longest encoded effect, in bytes: a message between nodes has room for it and its header fields.

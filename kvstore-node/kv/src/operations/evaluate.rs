@@ -1,21 +1,31 @@
 //! Evaluation of operations: a pure function from a view to an effect and an answer. The leader evaluates each
 //! operation once.
+//!
+//! A value whose expiry the log time of the evaluation has reached is absent (PROTOCOL rule 83). An evaluation that met
+//! such a value has an effect: its entry carries that log time, so every later state takes the value for absent too.
 
 use super::effect::{Effect, RowChange};
 use crate::engine::PageLimit;
 use crate::exactly_once::dedup::{self, Decision, DedupLimits};
 use crate::mutant::Mutant;
 use crate::ranges::merged::Merged;
-use crate::rows::row::{Outcome, decode_value, encode_value, value_bounds, value_key};
+use crate::rows::row::{
+    EXPIRING_KEY, Outcome, decode_stored, encode_stored, encode_value, expiry_of, value_bounds, value_key,
+};
 use crate::rows::view::{View, ViewError};
 use archon_types::limits::scan_bytes_max;
 use archon_types::op::Entry;
-use archon_types::{Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, OpId, Revision, ScanOrder};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Expiry, KeyRange, Millis, Op, OpId, Revision, ScanOrder, Stored};
 use bytes::Bytes;
 use std::ops::Bound;
 
 /// Most entries in the answer to one scan, also if more were requested (or 0, which stands for this).
 pub(crate) const SCAN_ENTRIES_MAX: u32 = 4_096;
+
+/// Most expired rows that one scan passes over. Beyond, it is refused until some of them are removed.
+const EXPIRED_ROWS_MAX: usize = 65_536;
+/// Time for a refused scan to wait, in milliseconds.
+const EXPIRED_RETRY_MS: u64 = 200;
 
 /// An operation, already checked against the size limits.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +40,8 @@ pub struct Request<'a> {
 ///
 /// The answer is sent once the effect is committed. Without an effect, the answer still depends on what the view
 /// showed: for a write (a repeated one, or a failed condition) it must wait until every entry proposed before it is
-/// committed; for a read it needs no wait if the view showed committed rows only.
+/// committed; for a read it needs no wait if the view showed committed rows only. A read has an effect if it took an
+/// expired value for absent.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluation {
     /// The effect to replicate, if the operation changes anything.
@@ -58,18 +69,30 @@ pub fn evaluate(
     limits: &DedupLimits,
 ) -> Result<Evaluation, ViewError> {
     match request.op {
-        Op::Get { key } => Ok(Evaluation::unchanged(Answer::Value(read(view, &value_key(key))?))),
-        Op::Scan { keys, order, limit } => scan(view, keys, *order, *limit),
+        Op::Get { key } => {
+            let row = value_key(key);
+            let found = Present::read(view, &row, at, limits)?;
+            let effect = found.has_expired.then(|| Effect::new(at, vec![RowChange::remove(row)]));
+            Ok(Evaluation { effect, answer: Ok(Answer::Value(found.stored)) })
+        }
+        Op::Scan { keys, order, limit } => scan(view, keys, (*order, *limit), at),
         write => {
             match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
                 None | Some(Decision::Apply) => {}
                 Some(Decision::Repeat(outcome)) => return Ok(Evaluation::unchanged(answer(outcome))),
                 Some(Decision::Refuse(refusal)) => return Ok(Evaluation { effect: None, answer: Err(refusal) }),
             }
-            let (change, outcome) = apply(write, view, revision)?;
+            let (change, outcome) = apply(write, view, at, revision, limits)?;
             let unrecorded = change.is_none() && limits.breaks(Mutant::FailureUnrecorded);
             let id = request.id.filter(|_| !unrecorded);
-            Ok(Evaluation { effect: effect(at, change, id, outcome), answer: Ok(answer(outcome)) })
+            let value = change.as_ref().and_then(|change| change.value.as_ref());
+            // In each such entry: a row in this copy's engine alone would not be at the next leader.
+            let notes_expiry = value.is_some_and(|row| expiry_of(row).is_some());
+            let mut effect = effect(at, change, id, outcome);
+            if let Some(effect) = effect.as_mut().filter(|_| notes_expiry) {
+                effect.changes.push(RowChange::set(Bytes::from_static(EXPIRING_KEY), Bytes::new()));
+            }
+            Ok(Evaluation { effect, answer: Ok(answer(outcome)) })
         }
     }
 }
@@ -136,32 +159,66 @@ fn effect(at: Millis, change: Option<RowChange>, id: Option<&OpId>, outcome: Out
 }
 
 /// Returns the change and the outcome of a write. Reads never get here.
-fn apply(op: &Op, view: &dyn View, revision: Revision) -> Result<(Option<RowChange>, Outcome), ViewError> {
+fn apply(
+    op: &Op,
+    view: &dyn View,
+    at: Millis,
+    revision: Revision,
+    limits: &DedupLimits,
+) -> Result<(Option<RowChange>, Outcome), ViewError> {
     let set = |row: Bytes, value: &[u8]| Some(RowChange::set(row, encode_value(revision, value)));
+    let read = |row: &Bytes| Present::read(view, row, at, limits);
     Ok(match op {
         Op::Put { key, value } => (set(value_key(key), value), Outcome::Written(revision)),
         Op::Delete { key } => {
             let row = value_key(key);
-            match view.get(&row)? {
-                Some(_) => (Some(RowChange::remove(row)), Outcome::Deleted(true)),
-                None => (None, Outcome::Deleted(false)),
-            }
+            let found = read(&row)?;
+            let existed = found.stored.is_some();
+            ((existed || found.has_expired).then(|| RowChange::remove(row)), Outcome::Deleted(existed))
         }
         Op::CompareAndSet { key, expected, value } => {
             let row = value_key(key);
-            let present = read(view, &row)?.map_or(Revision::ZERO, |(_, revision)| revision);
-            if present == *expected {
-                (set(row, value), Outcome::Written(revision))
-            } else {
-                (None, Outcome::ConditionFailed(present))
+            let found = read(&row)?;
+            match found.revision() {
+                present if present == *expected => (set(row, value), Outcome::Written(revision)),
+                present => (found.removal(row), Outcome::ConditionFailed(present)),
+            }
+        }
+        Op::PutExpiring { key, value, expected, expiry } => {
+            let row = value_key(key);
+            let is_blind = expected.is_none() && *expiry != Expiry::Keep;
+            let found = if is_blind { Present::default() } else { read(&row)? };
+            match expected {
+                Some(expected) if found.revision() != *expected => {
+                    let present = found.revision();
+                    (found.removal(row), Outcome::ConditionFailed(present))
+                }
+                _ => {
+                    let expires = match expiry {
+                        Expiry::Keep => found.stored.and_then(|stored| stored.expires),
+                        Expiry::After(millis) => Some(at.plus(*millis)),
+                        Expiry::At(time) => Some(*time),
+                    };
+                    let stored = Stored { value: value.clone(), revision, expires };
+                    let change = match expires {
+                        Some(expires) if expires <= at => RowChange::remove(row),
+                        _ => RowChange::set(row, encode_stored(&stored)),
+                    };
+                    (Some(change), Outcome::Written(revision))
+                }
             }
         }
         Op::Increment { key, by } => {
             let row = value_key(key);
-            let present = read(view, &row)?.map_or(Some(0), |(value, _)| number(&value));
+            let found = read(&row)?;
+            let present = found.stored.as_ref().map_or(Some(0), |stored| number(&stored.value));
             match present.and_then(|present| present.checked_add(*by)) {
-                Some(sum) => (set(row, sum.to_string().as_bytes()), Outcome::Counter(sum, revision)),
-                None => (None, Outcome::NotANumber),
+                Some(sum) => {
+                    let expires = found.stored.and_then(|stored| stored.expires);
+                    let stored = Stored { value: sum.to_string().into(), revision, expires };
+                    (Some(RowChange::set(row, encode_stored(&stored))), Outcome::Counter(sum, revision))
+                }
+                None => (found.removal(row), Outcome::NotANumber),
             }
         }
         Op::Get { .. } | Op::Scan { .. } => {
@@ -181,8 +238,32 @@ fn answer(outcome: Outcome) -> Answer {
     }
 }
 
-fn read(view: &dyn View, row: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
-    Ok(view.get(row)?.map(|stored| decode_value(&stored)).transpose()?)
+/// A key as an operation sees it.
+#[derive(Debug, Default)]
+struct Present {
+    /// Its value, unless that has expired.
+    stored: Option<Stored>,
+    /// There is a row whose value has expired.
+    has_expired: bool,
+}
+
+impl Present {
+    /// Reads a row at log time `at`.
+    fn read(view: &dyn View, row: &[u8], at: Millis, limits: &DedupLimits) -> Result<Self, ViewError> {
+        let stored = view.get(row)?.map(|stored| decode_stored(&stored)).transpose()?;
+        let expires = stored.as_ref().and_then(|stored| stored.expires);
+        let has_expired = expires.is_some_and(|expires| expires <= at) && !limits.breaks(Mutant::ExpiredSeen);
+        Ok(Self { stored: stored.filter(|_| !has_expired), has_expired })
+    }
+
+    fn revision(&self) -> Revision {
+        self.stored.as_ref().map_or(Revision::ZERO, |stored| stored.revision)
+    }
+
+    /// Returns the change of an operation that changes nothing but may have met an expired value.
+    fn removal(&self, row: Bytes) -> Option<RowChange> {
+        self.has_expired.then(|| RowChange::remove(row))
+    }
 }
 
 /// Parses a decimal integer without surrounding characters.
@@ -190,19 +271,47 @@ fn number(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-fn scan(view: &dyn View, keys: &KeyRange, order: ScanOrder, limit: u32) -> Result<Evaluation, ViewError> {
-    let (begin, end) = value_bounds(keys);
+fn scan(
+    view: &dyn View,
+    keys: &KeyRange,
+    (order, limit): (ScanOrder, u32),
+    at: Millis,
+) -> Result<Evaluation, ViewError> {
+    let (begin, mut end) = value_bounds(keys);
     let entries_max = if limit == 0 { SCAN_ENTRIES_MAX } else { limit.min(SCAN_ENTRIES_MAX) };
     let limit = PageLimit { rows_max: entries_max as usize, bytes_max: scan_bytes_max(entries_max) };
-    let page = view.page(Bound::Included(&begin), &end, order, limit)?;
-    let mut entries = Vec::with_capacity(page.rows.len());
-    for row in page.rows {
-        let (value, revision) = decode_value(&row.value)?;
-        entries.push(Entry { key: row.key.slice(1..), value, revision });
-    }
-    Ok(Evaluation::unchanged(Answer::Page { entries, more: page.more, range: KeyRange::ALL }))
+    let mut begin = Bound::Included(begin);
+    let (mut entries, mut expired) = (Vec::new(), 0);
+    // Another page is read only if all rows of one have expired: a page without entries has no last key to go on from.
+    let more = loop {
+        let page = view.page(begin.as_ref().map(|key| &key[..]), &end, order, limit)?;
+        let last = page.rows.last().map(|row| row.key.clone());
+        entries.reserve(page.rows.len());
+        for row in page.rows {
+            let Stored { value, revision, expires } = decode_stored(&row.value)?;
+            match expires {
+                Some(expires) if expires <= at => expired += 1,
+                _ => entries.push(Entry { key: row.key.slice(1..), value, revision, expires }),
+            }
+        }
+        match last {
+            Some(_) if expired >= EXPIRED_ROWS_MAX && entries.is_empty() && page.more => {
+                let why =
+                    format!("{expired} expired rows lie before the first entry, and are being removed; try again");
+                let detail = ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(EXPIRED_RETRY_MS);
+                return Ok(Evaluation { effect: None, answer: Err(detail) });
+            }
+            Some(last) if entries.is_empty() && page.more => match order {
+                ScanOrder::Ascending => begin = Bound::Excluded(last),
+                ScanOrder::Descending => end = last,
+            },
+            _ => break page.more,
+        }
+    };
+    let effect = (expired > 0).then(|| Effect::new(at, Vec::new()));
+    Ok(Evaluation { effect, answer: Ok(Answer::Page { entries, more, range: KeyRange::ALL }) })
 }
 
 #[cfg(test)]
 #[path = "evaluate_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -11,15 +11,22 @@ use uuid::Uuid;
 struct Partition {
     rows: Rows,
     position: u64,
+    clock: u64,
+    /// Log time of the last entry.
+    logged: Option<Millis>,
 }
 
 impl Partition {
     fn new() -> Self {
-        Self { rows: Rows::default(), position: 0 }
+        Self { rows: Rows::default(), position: 0, clock: 1_000, logged: None }
+    }
+
+    fn at(&self) -> Millis {
+        Millis::new(self.clock)
     }
 
     fn run_as(&mut self, op: &Op, id: Option<&OpId>) -> Result<Answer, ErrorDetail> {
-        let at = Millis::new(1_000 + self.position);
+        let at = self.at();
         let revision = Revision::new(self.position + 1);
         let request = Request { op, id };
         let done = evaluate(request, &self.rows, at, revision, &DedupLimits::default()).unwrap();
@@ -28,6 +35,7 @@ impl Partition {
             let effect = Effect::decode(&effect.encode().unwrap()).unwrap();
             self.rows.apply(&effect);
             self.position += 1;
+            self.logged = Some(at);
         }
         done.answer
     }
@@ -76,7 +84,7 @@ fn each_operation_has_its_effect_and_answer() {
     let revision = Revision::new;
     assert_eq!(partition.run(&get("a")), Answer::Value(None));
     assert_eq!(partition.run(&put("a", "1")), Answer::Written { revision: revision(1) });
-    assert_eq!(partition.run(&get("a")), Answer::Value(Some((bytes("1"), revision(1)))));
+    assert_eq!(partition.run(&get("a")), Answer::Value(Some(Stored::new(bytes("1"), revision(1)))));
     assert_eq!(partition.run(&set_if("a", 9, "2")), Answer::ConditionFailed { revision: revision(1) });
     assert_eq!(partition.run(&set_if("a", 1, "2")), Answer::Written { revision: revision(2) });
     assert_eq!(partition.run(&set_if("b", 0, "x")), Answer::Written { revision: revision(3) });
@@ -102,7 +110,7 @@ fn unchanged_operation_has_no_effect() {
     assert_eq!(partition.run_as(&delete("a"), Some(&id(1))).unwrap(), Answer::Deleted { existed: false });
     partition.run(&put("a", "1"));
     assert_eq!(partition.run_as(&delete("a"), Some(&id(1))).unwrap(), Answer::Deleted { existed: false });
-    assert_eq!(partition.run(&get("a")), Answer::Value(Some((bytes("1"), Revision::new(2)))));
+    assert_eq!(partition.run(&get("a")), Answer::Value(Some(Stored::new(bytes("1"), Revision::new(2)))));
 }
 
 #[test]
@@ -160,6 +168,11 @@ fn malformed_ids_are_refused() {
     assert_eq!(partition.position, 0);
 }
 
+fn expiry() -> impl Strategy<Value = Expiry> {
+    let at = (900..1_200_u64).prop_map(|at| Expiry::At(Millis::new(at)));
+    prop_oneof![Just(Expiry::Keep), (1..30_u64).prop_map(Expiry::After), at]
+}
+
 fn any_op() -> impl Strategy<Value = Op> {
     let key = || (0..4_u8).prop_map(|key| Bytes::from(vec![b'a' + key]));
     let value = || prop_oneof![Just("12"), Just("-7"), Just("text"), Just("")].prop_map(Bytes::from);
@@ -172,6 +185,9 @@ fn any_op() -> impl Strategy<Value = Op> {
             expected: Revision::new(expected),
             value
         }),
+        (key(), value(), proptest::option::of(0..20_u64), expiry()).prop_map(|(key, value, expected, expiry)| {
+            Op::PutExpiring { key, value, expected: expected.map(Revision::new), expiry }
+        }),
         (key(), -20..20_i64).prop_map(|(key, by)| Op::Increment { key, by }),
         (key(), proptest::option::of(key()), any::<bool>(), 0..5_u32).prop_map(|(begin, end, back, limit)| Op::Scan {
             keys: KeyRange { begin, end },
@@ -181,26 +197,46 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A value, its revision and its expiry.
+type Held = (Bytes, Revision, Option<Millis>);
+
 /// The same operations, written naively.
-fn naive(map: &mut BTreeMap<Bytes, (Bytes, Revision)>, op: &Op, revision: Revision) -> Answer {
+fn naive(map: &mut BTreeMap<Bytes, Held>, op: &Op, at: Millis, revision: Revision) -> Answer {
+    map.retain(|_, held| held.2.is_none_or(|expires| expires > at));
     match op {
-        Op::Get { key } => Answer::Value(map.get(key).cloned()),
+        Op::Get { key } => {
+            let stored = |(value, revision, expires): Held| Stored { value, revision, expires };
+            Answer::Value(map.get(key).cloned().map(stored))
+        }
         Op::Put { key, value } => {
-            map.insert(key.clone(), (value.clone(), revision));
+            map.insert(key.clone(), (value.clone(), revision, None));
             Answer::Written { revision }
         }
         Op::Delete { key } => Answer::Deleted { existed: map.remove(key).is_some() },
-        Op::CompareAndSet { key, expected, value } => match map.get(key).map_or(Revision::ZERO, |found| found.1) {
-            found if found == *expected => {
-                map.insert(key.clone(), (value.clone(), revision));
-                Answer::Written { revision }
+        Op::CompareAndSet { key, value, .. } | Op::PutExpiring { key, value, .. } => {
+            let found = map.get(key).map_or(Revision::ZERO, |found| found.1);
+            let before = map.get(key).and_then(|found| found.2);
+            let (expected, expires) = match op {
+                Op::PutExpiring { expected, expiry: Expiry::Keep, .. } => (*expected, before),
+                Op::PutExpiring { expected, expiry: Expiry::After(ttl), .. } => (*expected, Some(at.plus(*ttl))),
+                Op::PutExpiring { expected, expiry: Expiry::At(time), .. } => (*expected, Some(*time)),
+                Op::CompareAndSet { expected, .. } => (Some(*expected), None),
+                _ => (None, None),
+            };
+            if expected.is_some_and(|expected| expected != found) {
+                return Answer::ConditionFailed { revision: found };
             }
-            found => Answer::ConditionFailed { revision: found },
-        },
+            match expires.is_some_and(|expires| expires <= at) {
+                true => map.remove(key),
+                false => map.insert(key.clone(), (value.clone(), revision, expires)),
+            };
+            Answer::Written { revision }
+        }
         Op::Increment { key, by } => {
             let text = map.get(key).map_or("0".into(), |found| String::from_utf8(found.0.to_vec()).unwrap());
+            let expires = map.get(key).and_then(|found| found.2);
             let Ok(number) = text.parse::<i64>() else { return Answer::NotANumber };
-            map.insert(key.clone(), (Bytes::from((number + by).to_string()), revision));
+            map.insert(key.clone(), (Bytes::from((number + by).to_string()), revision, expires));
             Answer::Counter { value: number + by, revision }
         }
         Op::Scan { keys, order, limit } => {
@@ -209,10 +245,11 @@ fn naive(map: &mut BTreeMap<Bytes, (Bytes, Revision)>, op: &Op, revision: Revisi
                 all.reverse();
             }
             let limit = if *limit == 0 { usize::MAX } else { *limit as usize };
-            let entry = |(key, found): &(&Bytes, &(Bytes, Revision))| Entry {
+            let entry = |(key, found): &(&Bytes, &Held)| Entry {
                 key: (*key).clone(),
                 value: found.0.clone(),
                 revision: found.1,
+                expires: found.2,
             };
             let entries = all.iter().take(limit).map(entry).collect();
             Answer::Page { entries, more: all.len() > limit, range: KeyRange::ALL }
@@ -222,12 +259,107 @@ fn naive(map: &mut BTreeMap<Bytes, (Bytes, Revision)>, op: &Op, revision: Revisi
 
 proptest! {
     #[test]
-    fn evaluation_agrees_with_a_map(ops in proptest::collection::vec(any_op(), 1..60)) {
+    fn evaluation_agrees_with_a_map(ops in proptest::collection::vec((any_op(), 0..4_u64), 1..60)) {
         let mut partition = Partition::new();
         let mut map = BTreeMap::new();
-        for op in ops {
-            let expected = naive(&mut map, &op, Revision::new(partition.position + 1));
-            prop_assert_eq!(partition.run(&op), expected);
+        for (op, millis) in ops {
+            partition.clock += millis;
+            let expected = naive(&mut map, &op, partition.at(), Revision::new(partition.position + 1));
+            let found = partition.run(&op);
+            match (&found, &expected) {
+                // Rows of expired values count towards the limit of a page.
+                (Answer::Page { entries, more: true, .. }, Answer::Page { entries: all, .. }) => {
+                    prop_assert!(!entries.is_empty() && all.starts_with(entries), "{found:?}, not {expected:?}");
+                }
+                _ => prop_assert_eq!(&found, &expected),
+            }
         }
     }
+}
+
+fn expiring(key: &str, expected: Option<u64>, expiry: Expiry) -> Op {
+    Op::PutExpiring { key: bytes(key), value: bytes("5"), expected: expected.map(Revision::new), expiry }
+}
+
+#[test]
+fn expired_value_is_absent_to_every_operation() {
+    let absent: [(Op, Answer); 6] = [
+        (get("a"), Answer::Value(None)),
+        (delete("a"), Answer::Deleted { existed: false }),
+        (set_if("a", 1, "x"), Answer::ConditionFailed { revision: Revision::ZERO }),
+        (expiring("a", Some(1), Expiry::Keep), Answer::ConditionFailed { revision: Revision::ZERO }),
+        (set_if("a", 0, "x"), Answer::Written { revision: Revision::new(2) }),
+        (increment("a", 1), Answer::Counter { value: 1, revision: Revision::new(2) }),
+    ];
+    for (op, answer) in absent {
+        for named in [None, Some(id(1))] {
+            let mut partition = Partition::new();
+            partition.run(&expiring("a", None, Expiry::After(10)));
+            partition.clock += 10;
+            assert_eq!(partition.run_as(&op, named.as_ref()).unwrap(), answer, "{op:?}");
+            assert_eq!(partition.position, 2, "an entry carries the log time: {op:?}");
+            let row = partition.rows.0.get(&value_key(b"a"));
+            assert!(row.is_none_or(|row| expiry_of(row).is_none()), "nothing is left of it: {op:?}");
+        }
+    }
+}
+
+fn write_takes_due_value_for_absent(mutant: Option<Mutant>) -> bool {
+    let limits = DedupLimits { mutant, ..DedupLimits::DEFAULT };
+    let mut partition = Partition::new();
+    partition.run(&expiring("lock", None, Expiry::After(10)));
+    let create = set_if("lock", 0, "mine");
+    let request = Request { op: &create, id: None };
+    let at = Millis::new(2_000);
+    let done = evaluate(request, &partition.rows, at, Revision::new(2), &limits).unwrap();
+    done.answer == Ok(Answer::Written { revision: Revision::new(2) })
+}
+
+archon_types::shown_by! {
+    ExpiredSeen => write_takes_due_value_for_absent,
+}
+
+#[test]
+fn entry_with_expiring_value_marks_its_partition() {
+    let mut partition = Partition::new();
+    partition.run(&put("a", "1"));
+    assert!(!partition.rows.0.contains_key(EXPIRING_KEY));
+    partition.run(&expiring("a", None, Expiry::Keep));
+    assert!(!partition.rows.0.contains_key(EXPIRING_KEY), "there was nothing to keep");
+    partition.run_as(&expiring("a", None, Expiry::After(9)), Some(&id(1))).unwrap();
+    assert!(partition.rows.0.contains_key(EXPIRING_KEY));
+    partition.rows.0.remove(EXPIRING_KEY);
+    partition.run(&increment("a", 1));
+    assert!(partition.rows.0.contains_key(EXPIRING_KEY), "it keeps its expiry");
+}
+
+#[test]
+fn value_due_when_written_is_removed() {
+    let mut partition = Partition::new();
+    partition.run(&put("a", "1"));
+    assert_eq!(
+        partition.run(&expiring("a", Some(1), Expiry::At(Millis::new(7)))),
+        Answer::Written { revision: Revision::new(2) }
+    );
+    assert_eq!(partition.run(&get("a")), Answer::Value(None));
+}
+
+#[test]
+fn scan_passes_over_a_bounded_number_of_expired_rows() {
+    let mut rows = Rows::default();
+    let expired = |number: usize| {
+        let row = crate::rows::row::encode_expiring(Revision::new(1), Millis::new(5), b"v");
+        (value_key(format!("{number:06}").as_bytes()), row)
+    };
+    rows.0.extend((0..70_000).map(expired));
+    rows.0.insert(value_key(b"z"), encode_value(Revision::new(1), b"v"));
+    let ask = |rows: &Rows| {
+        let op = scan("", "", 4_096);
+        evaluate(Request { op: &op, id: None }, rows, Millis::new(9), Revision::ZERO, &DedupLimits::DEFAULT).unwrap()
+    };
+    let refused = ask(&rows);
+    assert_eq!((refused.effect, refused.answer.unwrap_err().kind), (None, ErrorKind::Overloaded));
+    rows.0.retain(|key, _| key[1] == b'z' || key[2] > b'0');
+    let Ok(Answer::Page { entries, more, .. }) = ask(&rows).answer else { panic!("not a page") };
+    assert_eq!((entries.len(), more), (1, false));
 }

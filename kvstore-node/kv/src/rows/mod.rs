@@ -1,6 +1,7 @@
 //! Rows of a partition: their encoding, and those in memory between the log and the engine.
 
 pub(crate) mod clears;
+pub(crate) mod expiry_index;
 pub(crate) mod frozen;
 pub(crate) mod growth;
 pub(crate) mod memtable;

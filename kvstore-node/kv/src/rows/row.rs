@@ -2,17 +2,18 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `1 ‖ user key` | format, revision, value |
+//! | `1 ‖ user key` | format 1, revision, value; or format 2, revision, the log time at which it expires, value |
 //! | `2 ‖ client` | the client's [`Window`](crate::Window); an entry that changes it is refused |
 //! | `3 ‖ 't'` | format, the log time of the last applied effect |
 //! | `3 ‖ 'p'` | format, the position up to which there are rows: the node's own, see [`engine_position`](crate::engine_position) |
+//! | `3 ‖ 'e'` | empty: a value with an expiry was written to the partition at some time |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
 //! | `3 ‖ 'm'` | the [`Merged`](crate::Merged) of the last merge in which the partition got keys |
 //! | `3 ‖ 'c'` | format, the version of the partition's row under which keys of another partition were last cleared |
 //! | `3 ‖ 's'` | the [`Seal`](crate::Seal) on keys that are about to be another partition's |
 
 use crate::engine::Row;
-use archon_types::{ClientId, KeyRange, Millis, Revision, Seq, Version};
+use archon_types::{ClientId, KeyRange, Millis, Revision, Seq, Stored, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
@@ -25,6 +26,8 @@ pub const KIND_META: u8 = 3;
 
 /// Key of the row that holds the log time of the last applied effect.
 pub const LOG_TIME_KEY: &[u8] = &[KIND_META, b't'];
+/// Key of the row that notes that the partition has, or had, values with an expiry: others are never scanned for them.
+pub const EXPIRING_KEY: &[u8] = &[KIND_META, b'e'];
 /// Key of the row that holds `forgotten_through`.
 pub const FORGOTTEN_KEY: &[u8] = &[KIND_META, b'f'];
 /// Key of the row that holds the [`Seal`](crate::Seal).
@@ -44,6 +47,8 @@ pub const POSITION_KEY: &[u8] = &[KIND_META, b'p'];
 pub const CLIENT_KEY_BYTES: usize = 17;
 
 const FORMAT: u8 = 1;
+/// Format of a value with an expiry.
+const EXPIRING: u8 = 2;
 
 /// A row that differs from what was written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -86,17 +91,63 @@ pub fn encode_value(revision: Revision, value: &[u8]) -> Bytes {
     row.freeze()
 }
 
-/// Returns the value and revision in a row.
+/// Encodes a stored value that expires at log time `expires`, with its revision, as a row.
+pub fn encode_expiring(revision: Revision, expires: Millis, value: &[u8]) -> Bytes {
+    let mut row = BytesMut::with_capacity(17 + value.len());
+    row.put_u8(EXPIRING);
+    row.put_u64(revision.get());
+    row.put_u64(expires.get());
+    row.put_slice(value);
+    row.freeze()
+}
+
+/// Encodes a stored value as a row.
+pub fn encode_stored(stored: &Stored) -> Bytes {
+    match stored.expires {
+        None => encode_value(stored.revision, &stored.value),
+        Some(expires) => encode_expiring(stored.revision, expires, &stored.value),
+    }
+}
+
+/// Returns the value and revision in a row, whether it expires or not.
 ///
 /// # Errors
-/// [`RowError`] for anything [`encode_value`] does not write.
+/// As [`decode_stored`].
 pub fn decode_value(row: &Bytes) -> Result<(Bytes, Revision), RowError> {
+    decode_stored(row).map(|stored| (stored.value, stored.revision))
+}
+
+/// Returns the stored value in a row.
+///
+/// # Errors
+/// [`RowError`] for anything that [`encode_stored`] does not write.
+pub fn decode_stored(row: &Bytes) -> Result<Stored, RowError> {
+    let error = RowError { what: "value", bytes: row.len() };
     match row.as_ref() {
         [FORMAT, rest @ ..] => match rest.first_chunk::<8>() {
-            Some(revision) => Ok((row.slice(9..), Revision::new(u64::from_be_bytes(*revision)))),
-            None => Err(RowError { what: "value", bytes: row.len() }),
+            Some(revision) => Ok(Stored::new(row.slice(9..), Revision::new(u64::from_be_bytes(*revision)))),
+            None => Err(error),
         },
-        _ => Err(RowError { what: "value", bytes: row.len() }),
+        [EXPIRING, rest @ ..] => match rest.first_chunk::<16>() {
+            Some(head) => {
+                let head = u128::from_be_bytes(*head);
+                let (revision, expires) = (Revision::new((head >> 64) as u64), Some(Millis::new(head as u64)));
+                Ok(Stored { value: row.slice(17..), revision, expires })
+            }
+            None => Err(error),
+        },
+        _ => Err(error),
+    }
+}
+
+/// Returns the log time at which the value in a row expires, if it does. Rows that are no values have none.
+pub fn expiry_of(row: &[u8]) -> Option<Millis> {
+    match row {
+        [EXPIRING, rest @ ..] => {
+            let time = rest.get(8..16)?.first_chunk::<8>()?;
+            Some(Millis::new(u64::from_be_bytes(*time)))
+        }
+        _ => None,
     }
 }
 
@@ -256,6 +307,13 @@ mod tests {
     fn rows_round_trip() {
         let row = encode_value(Revision::new(7), b"value");
         assert_eq!(decode_value(&row).unwrap(), (Bytes::from_static(b"value"), Revision::new(7)));
+        for expires in [0, 1, u64::MAX].map(Millis::new) {
+            let row = encode_expiring(Revision::new(u64::MAX - 1), expires, b"");
+            let stored = Stored { expires: Some(expires), ..Stored::new(Bytes::new(), Revision::new(u64::MAX - 1)) };
+            assert_eq!((decode_stored(&row), expiry_of(&row)), (Ok(stored), Some(expires)));
+            assert_eq!(decode_value(&row), Ok((Bytes::new(), Revision::new(u64::MAX - 1))));
+            assert!((1..row.len()).all(|length| decode_stored(&row.slice(..length)).is_err()));
+        }
         assert_eq!(decode_millis(&encode_millis(Millis::new(9))).unwrap(), Millis::new(9));
         let client = ClientId::new(Uuid::from_u128(5));
         assert_eq!(decode_client_key(&client_key(client)).unwrap(), client);
@@ -275,10 +333,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decode_rejects_or_round_trips_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn decode_rejects_or_round_trips_any_bytes(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..40),
+            format in 0..4_u8,
+        ) {
+            if let Some(first) = bytes.first_mut().filter(|_| format > 0) {
+                *first = format;
+            }
             let row = Bytes::from(bytes);
-            if let Ok((value, revision)) = decode_value(&row) {
-                prop_assert_eq!(encode_value(revision, &value), row.clone());
+            if let Ok(stored) = decode_stored(&row) {
+                prop_assert_eq!(encode_stored(&stored), row.clone());
+                prop_assert_eq!(expiry_of(&row), stored.expires);
             }
             if let Ok(time) = decode_millis(&row) {
                 prop_assert_eq!(encode_millis(time), row.clone());

@@ -6,16 +6,20 @@ use super::execute::integer;
 use super::refusal::{Executed, Refusal, cluster_down, refusal};
 use super::session::Session;
 use archon_host::Origin;
-use archon_resp::{Command, CommandKind, Condition, NOT_AN_INTEGER, Reply, SetOptions, key_positions, wrong_arity};
+use archon_resp::{
+    Command, CommandKind, Condition, ExpireConditions, ExpiryUnit, GetExOptions, NOT_AN_INTEGER, NewExpiry, Reply,
+    SetOptions, key_positions, wrong_arity,
+};
 use archon_types::limits::VALUE_BYTES_MAX;
-use archon_types::{Answer, ErrorKind, Holds, Keys, Op, PartitionId, Revision, Table, slot_of};
+use archon_types::{Answer, ErrorKind, Expiry, Holds, Keys, Millis, Op, PartitionId, Revision, Stored, Table, slot_of};
 use bytes::Bytes;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most attempts of a write on a condition. Each failure means that another client has written the key.
 const ATTEMPTS_MAX: usize = 64;
 
-/// A value with its revision, if the key is present.
-type Stored = Option<(Bytes, Revision)>;
+/// A stored value, if the key is present.
+type Found = Option<Stored>;
 
 /// Executes a command on keys.
 pub(super) async fn execute(
@@ -31,12 +35,12 @@ pub(super) async fn execute(
         CommandKind::MGet => Ok(Reply::Array(vec![value(operations.get().await?)])),
         CommandKind::Exists | CommandKind::Touch => Ok(Reply::Integer(operations.get().await?.is_some().into())),
         CommandKind::StrLen => {
-            let length = operations.get().await?.map_or(0, |(value, _)| value.len());
+            let length = operations.get().await?.map_or(0, |found| found.value.len());
             Ok(Reply::Integer(count(length)))
         }
         CommandKind::GetRange => {
             let (begin, end) = (integer(&request[2])?, integer(&request[3])?);
-            let value = operations.get().await?.map_or_else(Bytes::new, |(value, _)| value);
+            let value = operations.get().await?.map_or_else(Bytes::new, |found| found.value);
             Ok(Reply::Bulk(part(&value, begin, end)))
         }
         CommandKind::Type => Ok(Reply::Status(if operations.get().await?.is_some() { "string" } else { "none" })),
@@ -44,17 +48,38 @@ pub(super) async fn execute(
             Answer::Deleted { existed } => Ok(Reply::Integer(existed.into())),
             other => Err(unexpected(&other)),
         },
-        CommandKind::Set => operations.set(request[2].clone(), SetOptions::parse(&request[3..])?).await,
+        CommandKind::Set => operations.set(request[2].clone(), SetOptions::parse(&request[3..], now_ms())?).await,
         CommandKind::GetSet => {
-            let options = SetOptions { returns_old: true, condition: None };
+            let options = SetOptions { returns_old: true, ..SetOptions::default() };
             operations.set(request[2].clone(), options).await
         }
         CommandKind::SetNx => {
-            let options = SetOptions { returns_old: false, condition: Some(Condition::Absent) };
+            let options = SetOptions { condition: Some(Condition::Absent), ..SetOptions::default() };
             let reply = operations.set(request[2].clone(), options).await?;
             Ok(Reply::Integer((reply == Reply::OK).into()))
         }
         CommandKind::MSet => operations.set(request[2].clone(), SetOptions::default()).await,
+        CommandKind::SetEx | CommandKind::PSetEx => {
+            let unit = ExpiryUnit { seconds: command.kind == CommandKind::SetEx, absolute: false };
+            let expiry = Some(unit.parse_new(&request[2], command.name, now_ms())?);
+            operations.set(request[3].clone(), SetOptions { expiry, ..SetOptions::default() }).await
+        }
+        CommandKind::GetEx => operations.get_and_expire(GetExOptions::parse(&request[2..])?).await,
+        CommandKind::GetDel => operations.get_and_delete().await,
+        CommandKind::Expire | CommandKind::PExpire | CommandKind::ExpireAt | CommandKind::PExpireAt => {
+            let unit = ExpiryUnit {
+                seconds: matches!(command.kind, CommandKind::Expire | CommandKind::ExpireAt),
+                absolute: matches!(command.kind, CommandKind::ExpireAt | CommandKind::PExpireAt),
+            };
+            let conditions = ExpireConditions::parse(&request[3..])?;
+            let time = unit.parse(&request[2], command.name, now_ms())?;
+            operations.expire(unit.absolute, time, conditions).await
+        }
+        CommandKind::Ttl | CommandKind::PTtl | CommandKind::ExpireTime | CommandKind::PExpireTime => {
+            let found = operations.get().await?;
+            Ok(Reply::Integer(expiry_reply(command.kind, found.as_ref(), now_ms())))
+        }
+        CommandKind::Persist => operations.persist().await,
         CommandKind::Append => operations.append(&request[2]).await,
         CommandKind::Incr => operations.add(1).await,
         CommandKind::Decr => operations.add(-1).await,
@@ -97,7 +122,7 @@ struct Operations<'a> {
 }
 
 impl Operations<'_> {
-    async fn get(&mut self) -> Result<Stored, Refusal> {
+    async fn get(&mut self) -> Result<Found, Refusal> {
         match self.operate(Op::Get { key: self.key.clone() }).await? {
             Answer::Value(value) => Ok(value),
             other => Err(unexpected(&other)),
@@ -109,8 +134,12 @@ impl Operations<'_> {
     }
 
     /// Writes the key if it has this revision, or is absent with revision zero. Returns whether it had.
-    async fn write_if(&mut self, expected: Revision, value: Bytes) -> Result<bool, Refusal> {
-        match self.write(|key| Op::CompareAndSet { key, expected, value }).await? {
+    async fn write_if(&mut self, expected: Revision, value: Bytes, expiry: Option<NewExpiry>) -> Result<bool, Refusal> {
+        let op = |key| match expiry.and_then(expiry_of) {
+            None => Op::CompareAndSet { key, expected, value },
+            Some(expiry) => Op::PutExpiring { key, value, expected: Some(expected), expiry },
+        };
+        match self.write(op).await? {
             Answer::Written { .. } => Ok(true),
             Answer::ConditionFailed { .. } => Ok(false),
             other => Err(unexpected(&other)),
@@ -119,16 +148,20 @@ impl Operations<'_> {
 
     async fn set(&mut self, value_new: Bytes, options: SetOptions) -> Executed {
         match options {
-            SetOptions { condition: None, returns_old: false } => {
-                match self.write(|key| Op::Put { key, value: value_new }).await? {
+            SetOptions { condition: None, returns_old: false, expiry } => {
+                let op = |key| match expiry.and_then(expiry_of) {
+                    None => Op::Put { key, value: value_new },
+                    Some(expiry) => Op::PutExpiring { key, value: value_new, expected: None, expiry },
+                };
+                match self.write(op).await? {
                     Answer::Written { .. } => Ok(Reply::OK),
                     other => Err(unexpected(&other)),
                 }
             }
-            SetOptions { condition: Some(Condition::Absent), returns_old: false } => {
-                Ok(if self.write_if(Revision::ZERO, value_new).await? { Reply::OK } else { Reply::Null })
+            SetOptions { condition: Some(Condition::Absent), returns_old: false, expiry } => {
+                Ok(if self.write_if(Revision::ZERO, value_new, expiry).await? { Reply::OK } else { Reply::Null })
             }
-            SetOptions { condition, returns_old } => {
+            SetOptions { condition, returns_old, expiry } => {
                 for _ in 0..ATTEMPTS_MAX {
                     let found = self.get().await?;
                     let is_met = match condition {
@@ -136,7 +169,7 @@ impl Operations<'_> {
                         Some(Condition::Absent) => found.is_none(),
                         Some(Condition::Present) => found.is_some(),
                     };
-                    if !is_met || self.write_if(revision(&found), value_new.clone()).await? {
+                    if !is_met || self.write_if(revision(&found), value_new.clone(), expiry).await? {
                         let is_set = if is_met { Reply::OK } else { Reply::Null };
                         return Ok(if returns_old { value(found) } else { is_set });
                     }
@@ -149,18 +182,70 @@ impl Operations<'_> {
     async fn append(&mut self, more: &Bytes) -> Executed {
         for _ in 0..ATTEMPTS_MAX {
             let found = self.get().await?;
-            let before = found.as_ref().map_or(&b""[..], |(value, _)| value);
+            let before = found.as_ref().map_or(&b""[..], |found| &found.value);
             if before.len() + more.len() > VALUE_BYTES_MAX {
                 return Err(too_long());
             }
             let whole = Bytes::from([before, more].concat());
             let length = whole.len();
             // As Redis does, an empty string creates an absent key, and leaves a present one.
-            if more.is_empty() && found.is_some() || self.write_if(revision(&found), whole).await? {
+            let keep = Some(NewExpiry::Keep);
+            if more.is_empty() && found.is_some() || self.write_if(revision(&found), whole, keep).await? {
                 return Ok(Reply::Integer(count(length)));
             }
         }
         Err(contended())
+    }
+
+    /// Writes the value again with what `change` makes of its expiry, and returns the value before. `change` returns `None`
+    /// to leave it, which is also done with an absent key.
+    async fn rewrite(
+        &mut self,
+        change: impl Fn(&Stored) -> Result<Option<NewExpiry>, Refusal>,
+    ) -> Result<(Found, bool), Refusal> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(found) = self.get().await? else { return Ok((None, false)) };
+            let Some(expiry) = change(&found)? else { return Ok((Some(found), false)) };
+            if self.write_if(found.revision, found.value.clone(), Some(expiry)).await? {
+                return Ok((Some(found), true));
+            }
+        }
+        Err(contended())
+    }
+
+    async fn get_and_expire(&mut self, options: GetExOptions<'_>) -> Executed {
+        let change = |found: &Stored| {
+            let expiry = options.expiry(now_ms())?;
+            Ok(expiry.filter(|expiry| *expiry != NewExpiry::Never || found.expires.is_some()))
+        };
+        Ok(value(self.rewrite(change).await?.0))
+    }
+
+    async fn get_and_delete(&mut self) -> Executed {
+        Ok(value(self.rewrite(|_| Ok(Some(LONG_AGO))).await?.0))
+    }
+
+    /// Sets the expiry to a time in milliseconds, if the conditions hold. A time that has passed deletes the key.
+    async fn expire(&mut self, absolute: bool, time: i64, conditions: ExpireConditions) -> Executed {
+        let change = |found: &Stored| {
+            let now = now_ms();
+            let at = if absolute { time } else { now.saturating_add(time) };
+            if !conditions.allow(found.expires.map(unix_ms), at) {
+                return Ok(None);
+            }
+            Ok(Some(match u64::try_from(time) {
+                Ok(_) if at <= now => LONG_AGO,
+                Err(_) => LONG_AGO,
+                Ok(time) if absolute => NewExpiry::At(time),
+                Ok(time) => NewExpiry::After(time),
+            }))
+        };
+        Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
+    }
+
+    async fn persist(&mut self) -> Executed {
+        let change = |found: &Stored| Ok(found.expires.is_some().then_some(NewExpiry::Never));
+        Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
     }
 
     async fn add(&mut self, by: i64) -> Executed {
@@ -258,12 +343,50 @@ fn moved(key: &[u8], address: &str) -> Refusal {
     Refusal::new(format!("MOVED {} {}", slot_of(key), address.replace(['[', ']'], "")))
 }
 
-fn revision(found: &Stored) -> Revision {
-    found.as_ref().map_or(Revision::ZERO, |(_, revision)| *revision)
+fn revision(found: &Found) -> Revision {
+    found.as_ref().map_or(Revision::ZERO, |found| found.revision)
 }
 
-fn value(found: Stored) -> Reply {
-    found.map_or(Reply::Null, |(value, _)| Reply::Bulk(value))
+fn value(found: Found) -> Reply {
+    found.map_or(Reply::Null, |found| Reply::Bulk(found.value))
+}
+
+/// An expiry that has passed: the write of a value with it deletes the key.
+const LONG_AGO: NewExpiry = NewExpiry::At(0);
+
+/// Returns the expiry of an operation; `None` if the value does not expire.
+fn expiry_of(expiry: NewExpiry) -> Option<Expiry> {
+    match expiry {
+        NewExpiry::Never => None,
+        NewExpiry::Keep => Some(Expiry::Keep),
+        NewExpiry::After(millis) => Some(Expiry::After(millis)),
+        NewExpiry::At(time) => Some(Expiry::At(Millis::new(time))),
+    }
+}
+
+/// Returns the clock of this node, as Unix time in milliseconds.
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn unix_ms(time: Millis) -> i64 {
+    i64::try_from(time.get()).unwrap_or(i64::MAX)
+}
+
+/// Returns the reply to a question for the expiry of a key: -2 if it is absent, -1 if it does not expire.
+fn expiry_reply(kind: CommandKind, found: Option<&Stored>, now_ms: i64) -> i64 {
+    let Some(found) = found else { return -2 };
+    let Some(at) = found.expires.map(unix_ms) else { return -1 };
+    let left = at.saturating_sub(now_ms).max(0);
+    // As Redis does, seconds are rounded.
+    let seconds = |millis: i64| millis.saturating_add(500) / 1_000;
+    match kind {
+        CommandKind::Ttl => seconds(left),
+        CommandKind::PTtl => left,
+        CommandKind::ExpireTime => seconds(at),
+        _ => at,
+    }
 }
 
 fn count(length: usize) -> i64 {
@@ -329,6 +452,21 @@ mod tests {
             assert_eq!(of(begin, end), Bytes::new(), "{begin} {end}");
         }
         assert_eq!(part(&Bytes::new(), 0, -1), Bytes::new());
+    }
+
+    #[test]
+    fn expiry_is_reported_as_in_redis() {
+        let stored = |expires: Option<u64>| Stored {
+            expires: expires.map(Millis::new),
+            ..Stored::new(Bytes::new(), Revision::new(1))
+        };
+        let kinds = [CommandKind::Ttl, CommandKind::PTtl, CommandKind::ExpireTime, CommandKind::PExpireTime];
+        let replies = |found: Option<Stored>| kinds.map(|kind| expiry_reply(kind, found.as_ref(), 10_000));
+        assert_eq!(replies(None), [-2; 4]);
+        assert_eq!(replies(Some(stored(None))), [-1; 4]);
+        assert_eq!(replies(Some(stored(Some(11_499)))), [1, 1_499, 11, 11_499]);
+        assert_eq!(replies(Some(stored(Some(11_500)))), [2, 1_500, 12, 11_500]);
+        assert_eq!(replies(Some(stored(Some(9_000)))), [0, 0, 9, 9_000], "its leader's clock is behind");
     }
 
     #[test]

@@ -387,6 +387,7 @@ impl Kv {
             key: Bytes::copy_from_slice(key.as_bytes()),
             value: Bytes::copy_from_slice(value.as_bytes()),
             id: None,
+            expiry: None,
         };
         let answer = tokio::time::timeout(Duration::from_secs(5), self.client.put(request)).await;
         let late = |_| ErrorDetail::new(ErrorKind::DeadlineExceeded, "no answer within 5 s");

@@ -8,9 +8,11 @@ use super::ids::{client_id, non_zero, uuid_bytes};
 use super::kv::key_range::{from_range_field, order_of, range_field};
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
-use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, BOUND_BYTES_MAX, SCAN_LIMIT_MAX, check_key, check_value};
+use archon_types::limits::{
+    BATCH_BYTES_MAX, BATCH_OPS_MAX, BOUND_BYTES_MAX, SCAN_LIMIT_MAX, check_expiry, check_key, check_value,
+};
 use archon_types::op::Entry;
-use archon_types::{Answer, ClientId, ErrorDetail, Millis, Op, OpId, PartitionId, Revision, ScanOrder};
+use archon_types::{Answer, ClientId, ErrorDetail, Expiry, Millis, Op, OpId, PartitionId, Revision, ScanOrder, Stored};
 use bytes::Bytes;
 
 /// An operation in a stream.
@@ -103,6 +105,12 @@ impl From<Op> for v1::op::Op {
             Op::CompareAndSet { key, expected, value } => {
                 Self::CompareAndSet(v1::OpCompareAndSet { key, expected: expected.get(), value })
             }
+            Op::PutExpiring { key, value, expected, expiry } => Self::PutExpiring(v1::OpPutExpiring {
+                key,
+                value,
+                expected: expected.map(Revision::get),
+                expiry: Some(expiry.into()),
+            }),
             Op::Increment { key, by } => Self::Increment(v1::OpIncrement { key, by }),
             Op::Scan { keys, order, limit } => {
                 Self::Scan(v1::OpScan { keys: range_field(keys), descending: order == ScanOrder::Descending, limit })
@@ -126,6 +134,15 @@ impl TryFrom<v1::op::Op> for Op {
                 expected: Revision::new(op.expected),
                 value: value(op.value, "OpCompareAndSet.value")?,
             },
+            v1::op::Op::PutExpiring(op) => {
+                let expiry = required(op.expiry, "OpPutExpiring.expiry")?.try_into()?;
+                Self::PutExpiring {
+                    key: key(op.key, "OpPutExpiring.key")?,
+                    value: value(op.value, "OpPutExpiring.value")?,
+                    expected: op.expected.map(Revision::new),
+                    expiry,
+                }
+            }
             v1::op::Op::Increment(op) => Self::Increment { key: key(op.key, "OpIncrement.key")?, by: op.by },
             v1::op::Op::Scan(op) => Self::Scan {
                 limit: in_range(op.limit, 1, SCAN_LIMIT_MAX, "OpScan.limit")?,
@@ -133,6 +150,33 @@ impl TryFrom<v1::op::Op> for Op {
                 order: order_of(op.descending),
             },
         })
+    }
+}
+
+impl From<Expiry> for v1::Expiry {
+    fn from(expiry: Expiry) -> Self {
+        let at = match expiry {
+            Expiry::Keep => v1::expiry::At::Keep(true),
+            Expiry::After(millis) => v1::expiry::At::TtlMs(millis),
+            Expiry::At(time) => v1::expiry::At::TimeMs(time.get()),
+        };
+        Self { at: Some(at) }
+    }
+}
+
+impl TryFrom<v1::Expiry> for Expiry {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Expiry) -> Result<Self, ConvertError> {
+        let expiry = match required(wire.at, "Expiry.at")? {
+            v1::expiry::At::Keep(true) => Self::Keep,
+            v1::expiry::At::Keep(false) => {
+                return Err(ConvertError::new("Expiry.keep", "is false; leave the expiry out for a value without one"));
+            }
+            v1::expiry::At::TtlMs(millis) => Self::After(millis),
+            v1::expiry::At::TimeMs(time) => Self::At(Millis::new(time)),
+        };
+        checked(check_expiry(expiry), "Expiry.ttl_ms").map(|()| expiry)
     }
 }
 
@@ -215,6 +259,7 @@ fn op_bytes(op: &v1::Op) -> usize {
         Some(v1::op::Op::Put(op)) => op.key.len() + op.value.len(),
         Some(v1::op::Op::Delete(op)) => op.key.len(),
         Some(v1::op::Op::CompareAndSet(op)) => op.key.len() + op.value.len(),
+        Some(v1::op::Op::PutExpiring(op)) => op.key.len() + op.value.len(),
         Some(v1::op::Op::Increment(op)) => op.key.len(),
         Some(v1::op::Op::Scan(op)) => {
             op.keys.as_ref().map_or(0, |keys| keys.begin.len() + keys.end.as_ref().map_or(0, Bytes::len))
@@ -223,18 +268,21 @@ fn op_bytes(op: &v1::Op) -> usize {
     }
 }
 
-impl From<Option<(Bytes, Revision)>> for v1::AnswerValue {
-    fn from(found: Option<(Bytes, Revision)>) -> Self {
+impl From<Option<Stored>> for v1::AnswerValue {
+    fn from(found: Option<Stored>) -> Self {
         match found {
-            Some((value, revision)) => Self { found: true, value, revision: revision.get() },
+            Some(Stored { value, revision, expires }) => {
+                Self { found: true, value, revision: revision.get(), expires_ms: expires.map(Millis::get) }
+            }
             None => Self::default(),
         }
     }
 }
 
-impl From<v1::AnswerValue> for Option<(Bytes, Revision)> {
+impl From<v1::AnswerValue> for Option<Stored> {
     fn from(wire: v1::AnswerValue) -> Self {
-        wire.found.then(|| (wire.value, Revision::new(wire.revision)))
+        let expires = wire.expires_ms.map(Millis::new);
+        wire.found.then(|| Stored { value: wire.value, revision: Revision::new(wire.revision), expires })
     }
 }
 
@@ -260,7 +308,8 @@ impl From<Answer> for v1::reply::Answer {
 
 impl From<Entry> for v1::Entry {
     fn from(entry: Entry) -> Self {
-        Self { key: entry.key, value: entry.value, revision: entry.revision.get() }
+        let (revision, expires_ms) = (entry.revision.get(), entry.expires.map(Millis::get));
+        Self { key: entry.key, value: entry.value, revision, expires_ms }
     }
 }
 
@@ -269,7 +318,8 @@ impl TryFrom<v1::Entry> for Entry {
 
     fn try_from(wire: v1::Entry) -> Result<Self, ConvertError> {
         checked(check_key(&wire.key), "Entry.key")?;
-        Ok(Self { key: wire.key, value: wire.value, revision: Revision::new(wire.revision) })
+        let (revision, expires) = (Revision::new(wire.revision), wire.expires_ms.map(Millis::new));
+        Ok(Self { key: wire.key, value: wire.value, revision, expires })
     }
 }
 

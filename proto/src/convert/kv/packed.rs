@@ -6,9 +6,12 @@
 //! operation  = kind u8 (128 added: named) · tag · table · index · [number · number - done_below · stamp] · body
 //! body       = get, delete: key · put: key, value · compare-and-set: key, expected, value
 //!              increment: key, by (zigzag) · scan: range, descending u8, limit
+//!              put with an expiry: key, 0 | 1, expected, expiry, value
+//! expiry     = 0: that of the value before · 1, milliseconds after the write · 2, log time
 //! range      = begin · 0 | 1, end
 //! answers    = answer*, a page begins: more u8 · range
 //! answer     = kind u8 · tag · log time · body
+//!              entries of a page in which any value expires: each with the log time of that + 1, or 0
 //! ```
 //!
 //! Numbers are LEB128, byte strings are preceded by their length, and share the memory of the message when read. Bytes
@@ -20,9 +23,11 @@ use super::key_range::{check_range, order_of};
 use super::{TaggedOp, TaggedReply};
 use crate::convert::ConvertError;
 use crate::v1;
-use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_key, check_value};
+use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_expiry, check_key, check_value};
 use archon_types::op::Entry;
-use archon_types::{Answer, ClientId, KeyRange, Millis, Op, OpId, PartitionId, Revision, ScanOrder, TableId};
+use archon_types::{
+    Answer, ClientId, Expiry, KeyRange, Millis, Op, OpId, PartitionId, Revision, ScanOrder, Stored, TableId,
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 use uuid::Uuid;
@@ -36,6 +41,11 @@ const DELETE: u8 = 3;
 const COMPARE_AND_SET: u8 = 4;
 const INCREMENT: u8 = 5;
 const SCAN: u8 = 6;
+const PUT_EXPIRING: u8 = 7;
+
+const KEEP: u8 = 0;
+const AFTER: u8 = 1;
+const AT: u8 = 2;
 
 const ERROR: u8 = 1;
 const VALUE: u8 = 2;
@@ -47,6 +57,8 @@ const CONDITION_FAILED: u8 = 7;
 const COUNTER: u8 = 8;
 const NOT_A_NUMBER: u8 = 9;
 const PAGE: u8 = 10;
+const EXPIRING_VALUE: u8 = 11;
+const EXPIRING_PAGE: u8 = 12;
 
 /// Gathers the operations of one message.
 #[derive(Debug)]
@@ -71,6 +83,7 @@ impl OpPacker {
             Op::Put { .. } => PUT,
             Op::Delete { .. } => DELETE,
             Op::CompareAndSet { .. } => COMPARE_AND_SET,
+            Op::PutExpiring { .. } => PUT_EXPIRING,
             Op::Increment { .. } => INCREMENT,
             Op::Scan { .. } => SCAN,
         };
@@ -93,6 +106,13 @@ impl OpPacker {
             Op::CompareAndSet { key, expected, value } => {
                 put_bytes(out, key);
                 put_number(out, expected.get());
+                put_bytes(out, value);
+            }
+            Op::PutExpiring { key, value, expected, expiry } => {
+                put_bytes(out, key);
+                out.put_u8(u8::from(expected.is_some()));
+                expected.iter().for_each(|expected| put_number(out, expected.get()));
+                put_expiry(out, *expiry);
                 put_bytes(out, value);
             }
             Op::Increment { key, by } => {
@@ -167,6 +187,13 @@ fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<Unpacked, Conve
         COMPARE_AND_SET => {
             Op::CompareAndSet { key: reader.take()?, expected: Revision::new(reader.number()?), value: reader.take()? }
         }
+        PUT_EXPIRING => {
+            let key = reader.take()?;
+            let is_conditional = read_flag(reader, "whether a put has a condition")?;
+            let expected = if is_conditional { Some(Revision::new(reader.number()?)) } else { None };
+            let expiry = read_expiry(reader)?;
+            Op::PutExpiring { key, expected, expiry, value: reader.take()? }
+        }
         INCREMENT => Op::Increment { key: reader.take()?, by: unzigzag(reader.number()?) },
         SCAN => {
             let (keys, order) = (read_range(reader)?, order_of(read_flag(reader, "the order of a scan")?));
@@ -209,12 +236,40 @@ fn check(
             key(of)?;
             value(to)?;
         }
+        Op::PutExpiring { key: of, value: to, expiry, .. } => {
+            key(of)?;
+            value(to)?;
+            crate::convert::checked(check_expiry(*expiry), "Op.expiry")?;
+        }
         Op::Scan { keys, limit, .. } => {
             check_range(keys, "Op.keys")?;
             crate::convert::in_range::<u32>(*limit, 1, SCAN_LIMIT_MAX, "Op.limit")?;
         }
     }
     Ok((PartitionId::new(table, index), id))
+}
+
+fn put_expiry(out: &mut BytesMut, expiry: Expiry) {
+    match expiry {
+        Expiry::Keep => out.put_u8(KEEP),
+        Expiry::After(millis) => {
+            out.put_u8(AFTER);
+            put_number(out, millis);
+        }
+        Expiry::At(time) => {
+            out.put_u8(AT);
+            put_number(out, time.get());
+        }
+    }
+}
+
+fn read_expiry(reader: &mut FieldReader) -> Result<Expiry, ConvertError> {
+    match reader.byte()? {
+        KEEP => Ok(Expiry::Keep),
+        AFTER => Ok(Expiry::After(reader.number()?)),
+        AT => Ok(Expiry::At(Millis::new(reader.number()?))),
+        other => Err(reader.error(format!("an expiry of kind {other}, which this version does not know"))),
+    }
 }
 
 fn put_range(out: &mut BytesMut, range: &KeyRange) {
@@ -249,7 +304,8 @@ impl ReplyPacker {
         let out = &mut self.out;
         let kind = match &reply.outcome {
             Err(_) => ERROR,
-            Ok(Answer::Value(Some(_))) => VALUE,
+            Ok(Answer::Value(Some(Stored { expires: None, .. }))) => VALUE,
+            Ok(Answer::Value(Some(_))) => EXPIRING_VALUE,
             Ok(Answer::Value(None)) => NO_VALUE,
             Ok(Answer::Written { .. }) => WRITTEN,
             Ok(Answer::Deleted { existed: true }) => DELETED,
@@ -257,6 +313,7 @@ impl ReplyPacker {
             Ok(Answer::ConditionFailed { .. }) => CONDITION_FAILED,
             Ok(Answer::Counter { .. }) => COUNTER,
             Ok(Answer::NotANumber) => NOT_A_NUMBER,
+            Ok(Answer::Page { entries, .. }) if entries.iter().any(|entry| entry.expires.is_some()) => EXPIRING_PAGE,
             Ok(Answer::Page { .. }) => PAGE,
         };
         out.put_u8(kind);
@@ -264,8 +321,9 @@ impl ReplyPacker {
         put_number(out, reply.log_time.get());
         match &reply.outcome {
             Err(detail) => put_bytes(out, &v1::ErrorDetail::from(detail.clone()).encode_to_vec()),
-            Ok(Answer::Value(Some((value, revision)))) => {
+            Ok(Answer::Value(Some(Stored { value, revision, expires }))) => {
                 put_number(out, revision.get());
+                expires.iter().for_each(|expires| put_number(out, expires.get()));
                 put_bytes(out, value);
             }
             Ok(Answer::Written { revision } | Answer::ConditionFailed { revision }) => put_number(out, revision.get()),
@@ -277,10 +335,13 @@ impl ReplyPacker {
                 out.put_u8(u8::from(*more));
                 put_range(out, range);
                 put_number(out, entries.len() as u64);
-                for Entry { key, value, revision } in entries {
+                for Entry { key, value, revision, expires } in entries {
                     put_bytes(out, key);
                     put_bytes(out, value);
                     put_number(out, revision.get());
+                    if kind == EXPIRING_PAGE {
+                        put_number(out, expires.map_or(0, |expires| expires.get().saturating_add(1)));
+                    }
                 }
             }
             Ok(Answer::Value(None) | Answer::Deleted { .. } | Answer::NotANumber) => {}
@@ -328,7 +389,11 @@ fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
         }
         VALUE => {
             let revision = Revision::new(reader.number()?);
-            Answer::Value(Some((reader.take()?, revision)))
+            Answer::Value(Some(Stored::new(reader.take()?, revision)))
+        }
+        EXPIRING_VALUE => {
+            let (revision, expires) = (Revision::new(reader.number()?), Some(Millis::new(reader.number()?)));
+            Answer::Value(Some(Stored { value: reader.take()?, revision, expires }))
         }
         NO_VALUE => Answer::Value(None),
         WRITTEN => Answer::Written { revision: Revision::new(reader.number()?) },
@@ -340,7 +405,7 @@ fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
             Answer::Counter { value, revision: Revision::new(reader.number()?) }
         }
         NOT_A_NUMBER => Answer::NotANumber,
-        PAGE => {
+        PAGE | EXPIRING_PAGE => {
             let (more, range) = (read_flag(reader, "whether there is more")?, read_range(reader)?);
             check_range(&range, "AnswerPage.range")?;
             let count = reader.number()?;
@@ -348,7 +413,10 @@ fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
             for _ in 0..count {
                 let (key, value) = (reader.take()?, reader.take()?);
                 crate::convert::checked(check_key(&key), "Entry.key")?;
-                entries.push(Entry { key, value, revision: Revision::new(reader.number()?) });
+                let revision = Revision::new(reader.number()?);
+                let expires =
+                    if kind == EXPIRING_PAGE { reader.number()?.checked_sub(1).map(Millis::new) } else { None };
+                entries.push(Entry { key, value, revision, expires });
             }
             Answer::Page { entries, more, range }
         }

@@ -1,6 +1,7 @@
 //! Sizes that the client and the server both enforce, so that an oversized request fails early with a clear message.
 
 use crate::error::{ErrorDetail, ErrorKind};
+use crate::operations::op::Expiry;
 use crate::tables::key_range::KeyRange;
 use bytes::Bytes;
 use std::ops::RangeInclusive;
@@ -120,6 +121,17 @@ pub fn check_value(value: &[u8]) -> Result<(), ErrorDetail> {
         return Err(invalid(format!("the value has {} bytes; the limit is {VALUE_BYTES_MAX}", value.len())));
     }
     Ok(())
+}
+
+/// Checks an expiry: a time to live of at least one millisecond.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`].
+pub fn check_expiry(expiry: Expiry) -> Result<(), ErrorDetail> {
+    match expiry {
+        Expiry::After(0) => Err(invalid("the time to live is 0 ms; give at least 1 ms")),
+        Expiry::After(_) | Expiry::At(_) | Expiry::Keep => Ok(()),
+    }
 }
 
 /// Checks a scan: a limit of 1 to [`SCAN_LIMIT_MAX`]; bounds at most one byte longer than a key ([`BOUND_BYTES_MAX`]),

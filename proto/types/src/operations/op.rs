@@ -1,6 +1,8 @@
 //! Operations on keys and their results.
 
-use crate::common::limits::{OPERATION_OVERHEAD_BYTES, check_key, check_scan, check_value, scan_bytes_max};
+use crate::common::limits::{
+    OPERATION_OVERHEAD_BYTES, check_expiry, check_key, check_scan, check_value, scan_bytes_max,
+};
 use crate::error::ErrorDetail;
 use crate::ids::{ClientId, Millis, Revision};
 use crate::operations::op_kind::OpKind;
@@ -51,7 +53,19 @@ pub enum Op {
         /// New value.
         value: Bytes,
     },
-    /// Adds to a decimal integer (an absent key counts as 0).
+    /// Writes a key with an expiry, possibly on the condition of a compare-and-set. [`Self::Put`] and
+    /// [`Self::CompareAndSet`] remove an expiry.
+    PutExpiring {
+        /// The key.
+        key: Bytes,
+        /// New value.
+        value: Bytes,
+        /// Required revision, as of a compare-and-set.
+        expected: Option<Revision>,
+        /// Expiry of the new value.
+        expiry: Expiry,
+    },
+    /// Adds to a decimal integer (an absent key counts as 0). An expiry stays.
     Increment {
         /// The key.
         key: Bytes,
@@ -69,6 +83,17 @@ pub enum Op {
     },
 }
 
+/// Expiry of a value that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Expiry {
+    /// Of the value that is overwritten; none if the key is absent.
+    Keep,
+    /// So many milliseconds of log time after the entry that writes it, at least 1.
+    After(u64),
+    /// At this log time. A value that is due already is removed in the same entry.
+    At(Millis),
+}
+
 impl Op {
     /// Returns true if the operation changes nothing.
     pub const fn is_read(&self) -> bool {
@@ -82,6 +107,7 @@ impl Op {
             | Self::Put { key, .. }
             | Self::Delete { key }
             | Self::CompareAndSet { key, .. }
+            | Self::PutExpiring { key, .. }
             | Self::Increment { key, .. } => Some(key),
             Self::Scan { .. } => None,
         }
@@ -97,6 +123,11 @@ impl Op {
             Self::Put { key, value } | Self::CompareAndSet { key, value, .. } => {
                 check_key(key)?;
                 check_value(value)
+            }
+            Self::PutExpiring { key, value, expiry, .. } => {
+                check_key(key)?;
+                check_value(value)?;
+                check_expiry(*expiry)
             }
             Self::Scan { keys, limit, .. } => check_scan(keys, *limit),
         }
@@ -116,9 +147,29 @@ impl Op {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => key.len(),
-            Self::Put { key, value } | Self::CompareAndSet { key, value, .. } => key.len() + value.len(),
+            Self::Put { key, value }
+            | Self::CompareAndSet { key, value, .. }
+            | Self::PutExpiring { key, value, .. } => key.len() + value.len(),
             Self::Scan { keys, .. } => keys.begin.len() + keys.end.as_ref().map_or(0, Bytes::len),
         }
+    }
+}
+
+/// A stored value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stored {
+    /// The value.
+    pub value: Bytes,
+    /// Its revision.
+    pub revision: Revision,
+    /// Log time at which it expires, if it does.
+    pub expires: Option<Millis>,
+}
+
+impl Stored {
+    /// Creates a value without an expiry.
+    pub const fn new(value: Bytes, revision: Revision) -> Self {
+        Self { value, revision, expires: None }
     }
 }
 
@@ -131,13 +182,22 @@ pub struct Entry {
     pub value: Bytes,
     /// Revision of this value.
     pub revision: Revision,
+    /// Log time at which it expires, if it does.
+    pub expires: Option<Millis>,
+}
+
+impl Entry {
+    /// Returns the value without its key.
+    pub fn stored(&self) -> Stored {
+        Stored { value: self.value.clone(), revision: self.revision, expires: self.expires }
+    }
 }
 
 /// Result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// Result of a get: the value and its revision, or nothing.
-    Value(Option<(Bytes, Revision)>),
+    /// Result of a get: the value, or nothing.
+    Value(Option<Stored>),
     /// Result of a put, or of a compare-and-set whose condition held.
     Written {
         /// Revision of the new value.

@@ -33,9 +33,9 @@ impl OpKind {
     pub const fn of(op: &Op) -> Self {
         match op {
             Op::Get { .. } => Self::Get,
-            Op::Put { .. } => Self::Put,
+            Op::Put { .. } | Op::PutExpiring { expected: None, .. } => Self::Put,
             Op::Delete { .. } => Self::Delete,
-            Op::CompareAndSet { .. } => Self::CompareAndSet,
+            Op::CompareAndSet { .. } | Op::PutExpiring { expected: Some(_), .. } => Self::CompareAndSet,
             Op::Increment { .. } => Self::Increment,
             Op::Scan { .. } => Self::Scan,
         }

@@ -2,20 +2,23 @@
 //!
 //! | bytes | of each entry |
 //! |---|---|
-//! | 4 | length of the key |
+//! | 4 | length of the key; the highest bit is set if the value expires |
 //! | 4 | length of the value |
 //! | 8 | revision of the value |
+//! | 8 | Unix time in milliseconds at which the value expires, if it does |
 //! | | the key, then the value |
 //!
 //! Numbers are big-endian.
 
 use crate::common::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::ids::Revision;
-use crate::operations::op::Entry;
+use crate::ids::{Millis, Revision};
+use crate::operations::op::{Entry, Stored};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Size of an entry without its key and value.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 16;
+/// Mark beside the length of the key of a value that expires.
+const EXPIRES: u32 = 1 << 31;
 
 /// Malformed entry bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -28,13 +31,15 @@ pub struct PackedEntriesError {
 }
 
 /// Appends an entry.
-pub fn pack_entry(out: &mut BytesMut, key: &[u8], value: &[u8], revision: Revision) {
-    // Both are bounded far below 4 GiB.
-    out.put_u32(u32::try_from(key.len()).unwrap_or(u32::MAX));
-    out.put_u32(u32::try_from(value.len()).unwrap_or(u32::MAX));
-    out.put_u64(revision.get());
+pub fn pack_entry(out: &mut BytesMut, key: &[u8], stored: &Stored) {
+    // Both are bounded far below 2 GiB.
+    let mark = if stored.expires.is_some() { EXPIRES } else { 0 };
+    out.put_u32(u32::try_from(key.len()).unwrap_or(u32::MAX) | mark);
+    out.put_u32(u32::try_from(stored.value.len()).unwrap_or(u32::MAX));
+    out.put_u64(stored.revision.get());
+    stored.expires.iter().for_each(|expires| out.put_u64(expires.get()));
     out.put_slice(key);
-    out.put_slice(value);
+    out.put_slice(&stored.value);
 }
 
 /// Returns the entries in the bytes; the last one is an error if the bytes are malformed.
@@ -57,15 +62,20 @@ fn unpack_entry(rest: &mut Bytes) -> Result<Entry, &'static str> {
     if rest.remaining() < ENTRY_HEAD_BYTES {
         return Err("too few bytes follow");
     }
-    let (key, value) = (rest.get_u32() as usize, rest.get_u32() as usize);
+    let (key, value) = (rest.get_u32(), rest.get_u32() as usize);
     let revision = Revision::new(rest.get_u64());
+    let (key, is_expiring) = ((key & !EXPIRES) as usize, key & EXPIRES != 0);
     if key == 0 || key > KEY_BYTES_MAX || value > VALUE_BYTES_MAX {
         return Err("no key or value is so long");
     }
+    let expires = match is_expiring {
+        true => Some(Millis::new(rest.try_get_u64().map_err(|_| "its expiry is not whole")?)),
+        false => None,
+    };
     if rest.remaining() < key + value {
         return Err("its key and value are not whole");
     }
-    Ok(Entry { key: rest.split_to(key), value: rest.split_to(value), revision })
+    Ok(Entry { key: rest.split_to(key), value: rest.split_to(value), revision, expires })
 }
 
 #[cfg(test)]
@@ -77,15 +87,20 @@ mod tests {
         #[test]
         fn entries_round_trip(
             entries in proptest::collection::vec(
-                (proptest::collection::vec(any::<u8>(), 1..40), proptest::collection::vec(any::<u8>(), 0..40), any::<u64>()), 0..10,
+                (proptest::collection::vec(any::<u8>(), 1..40), proptest::collection::vec(any::<u8>(), 0..40), any::<u64>(), any::<Option<u64>>()), 0..10,
             ),
         ) {
             let mut packed = BytesMut::new();
             let entries: Vec<Entry> = entries
                 .into_iter()
-                .map(|(key, value, revision)| Entry { key: key.into(), value: value.into(), revision: Revision::new(revision) })
+                .map(|(key, value, revision, expires)| Entry {
+                    key: key.into(),
+                    value: value.into(),
+                    revision: Revision::new(revision),
+                    expires: expires.map(Millis::new),
+                })
                 .collect();
-            entries.iter().for_each(|entry| pack_entry(&mut packed, &entry.key, &entry.value, entry.revision));
+            entries.iter().for_each(|entry| pack_entry(&mut packed, &entry.key, &entry.stored()));
             let found: Result<Vec<_>, _> = unpack_entries(&packed.freeze()).collect();
             prop_assert_eq!(found, Ok(entries));
         }
@@ -97,7 +112,7 @@ mod tests {
             let mut whole = true;
             for entry in unpack_entries(&bytes) {
                 match entry {
-                    Ok(entry) => pack_entry(&mut packed, &entry.key, &entry.value, entry.revision),
+                    Ok(entry) => pack_entry(&mut packed, &entry.key, &entry.stored()),
                     Err(error) => {
                         prop_assert_eq!(error.at, packed.len());
                         whole = false;

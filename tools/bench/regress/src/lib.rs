@@ -14,7 +14,7 @@ use archon_replica::{
 };
 use archon_types::{
     Answer, ClientId, Epoch, Incarnation, KeyRange, Millis, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus,
-    Placement, PlacementId, ReplicaState, Revision, ScanOrder, Seq, TableId, Version,
+    Placement, PlacementId, ReplicaState, Revision, ScanOrder, Seq, Stored, TableId, Version,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -87,7 +87,7 @@ fn values_to_client(count: u64) -> u64 {
     for batch in 0..count / TOGETHER {
         let mut packer = ReplyPacker::default();
         for number in batch * TOGETHER..(batch + 1) * TOGETHER {
-            let outcome = Ok(Answer::Value(Some((value.clone(), Revision::new(number + 1)))));
+            let outcome = Ok(Answer::Value(Some(Stored::new(value.clone(), Revision::new(number + 1)))));
             packer.push(&TaggedReply { tag: number + 1, log_time: Millis::new(1_000), outcome });
         }
         let message = v1::ReplyBatch { replies: packer.finish(), table_version: 9, pong: 0 };

@@ -1,0 +1,238 @@
+//! Index of values that expire soon, by which a leader removes them.
+//!
+//! It is a hint: a leader looks at each row again before it removes it. It is bounded, and complete below a *horizon*: values
+//! that did not fit expire at the horizon or later. Once the log time reaches the horizon, the rows are read again. A new
+//! leader reads them once, if the partition ever had a value with an expiry.
+
+use super::row::{self, EXPIRING_KEY, expiry_of};
+use super::view::{View, ViewError};
+use crate::engine::PageLimit;
+use archon_types::{KeyRange, Millis, ScanOrder};
+use bytes::Bytes;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+/// Most keys in the index of a partition.
+const KEYS_MAX: usize = 4_096;
+/// Most bytes of keys in the index of a partition.
+const KEY_BYTES_MAX: usize = 256 * 1024;
+/// Time that never comes.
+const NEVER: Millis = Millis::new(u64::MAX);
+
+/// Progress of reading the rows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum Reading {
+    /// Not begun.
+    #[default]
+    Unread,
+    /// Rows up to here were read.
+    Upto(Bytes),
+    /// Every row was read.
+    Done,
+}
+
+/// Values of one partition that expire soon, as its leader knows them.
+#[derive(Debug)]
+pub struct ExpiryIndex {
+    /// In order of expiry; keys of rows.
+    soonest: BTreeSet<(Millis, Bytes)>,
+    bytes: usize,
+    /// Values that are not in `soonest`, of rows that were read, expire at this time or later.
+    horizon: Millis,
+    reading: Reading,
+    /// The keys that are read.
+    keys: KeyRange,
+    keys_max: usize,
+}
+
+impl Default for ExpiryIndex {
+    fn default() -> Self {
+        Self::bounded(KEYS_MAX)
+    }
+}
+
+impl ExpiryIndex {
+    /// Creates the index of a partition whose rows are unread, with at most so many keys.
+    pub const fn bounded(keys_max: usize) -> Self {
+        Self {
+            soonest: BTreeSet::new(),
+            bytes: 0,
+            horizon: NEVER,
+            reading: Reading::Unread,
+            keys: KeyRange::ALL,
+            keys_max,
+        }
+    }
+
+    /// Notes a value that is written, by the key of its row.
+    pub fn note(&mut self, key: &[u8], expires: Millis) {
+        if expires >= self.horizon {
+            return;
+        }
+        let key = Bytes::copy_from_slice(key);
+        let size = key.len();
+        if self.soonest.insert((expires, key)) {
+            self.bytes += size;
+        }
+        while self.soonest.len() > self.keys_max || self.bytes > KEY_BYTES_MAX {
+            let Some((latest, key)) = self.soonest.pop_last() else { return };
+            self.bytes -= key.len();
+            self.horizon = latest;
+        }
+    }
+
+    /// Returns whether there is anything to do at log time `at`, in a partition with these keys.
+    pub fn has_work(&self, at: Millis, keys: &KeyRange) -> bool {
+        let due = self.soonest.first().is_some_and(|(expires, _)| *expires <= at);
+        due || self.reading != Reading::Done || self.horizon <= at || self.keys != *keys
+    }
+
+    /// Returns the keys of at most `rows_max` rows that expired by log time `at`, soonest first.
+    pub fn due(&self, at: Millis, rows_max: usize) -> impl Iterator<Item = &Bytes> {
+        self.soonest.iter().take_while(move |(expires, _)| *expires <= at).take(rows_max).map(|(_, key)| key)
+    }
+
+    /// Forgets the first `count` keys: their rows are removed, or did not expire.
+    pub fn forget(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some((_, key)) = self.soonest.pop_first() else { return };
+            self.bytes -= key.len();
+        }
+    }
+
+    /// Reads a page of rows if that is needed at log time `at`, in a partition with these keys. Returns whether it did.
+    ///
+    /// # Errors
+    /// [`ViewError`] if they cannot be read.
+    pub fn read(&mut self, view: &dyn View, at: Millis, keys: &KeyRange, limit: PageLimit) -> Result<bool, ViewError> {
+        if self.keys != *keys {
+            // Other rows belong to the partition since.
+            (self.keys, self.reading) = (keys.clone(), Reading::Unread);
+        } else if self.reading == Reading::Done {
+            if self.horizon > at {
+                return Ok(false);
+            }
+            (self.horizon, self.reading) = (NEVER, Reading::Unread);
+        }
+        let (begin, end) = row::value_bounds(keys);
+        let from = match &self.reading {
+            Reading::Unread if view.get(EXPIRING_KEY)?.is_none() => {
+                self.reading = Reading::Done;
+                return Ok(false);
+            }
+            Reading::Upto(last) => Bound::Excluded(&last[..]),
+            Reading::Unread | Reading::Done => Bound::Included(&begin[..]),
+        };
+        let page = view.page(from, &end, ScanOrder::Ascending, limit)?;
+        for row in &page.rows {
+            if let Some(expires) = expiry_of(&row.value) {
+                self.note(&row.key, expires);
+            }
+        }
+        self.reading = match page.rows.last().filter(|_| page.more) {
+            Some(last) => Reading::Upto(Bytes::copy_from_slice(&last.key)),
+            None => Reading::Done,
+        };
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operations::effect::{Effect, RowChange};
+    use crate::rows::plain::Rows;
+    use archon_types::Revision;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const LIMIT: PageLimit = PageLimit { rows_max: 3, bytes_max: usize::MAX };
+
+    fn set(key: u8, expires: Option<u64>) -> RowChange {
+        let key = row::value_key(&[key]);
+        match expires {
+            Some(expires) => RowChange::set(key, row::encode_expiring(Revision::new(1), Millis::new(expires), b"v")),
+            None => RowChange::set(key, row::encode_value(Revision::new(1), b"v")),
+        }
+    }
+
+    fn marked() -> Rows {
+        let mut rows = Rows::default();
+        rows.0.insert(Bytes::from_static(EXPIRING_KEY), Bytes::new());
+        rows
+    }
+
+    fn apply(rows: &mut Rows, change: RowChange) {
+        rows.apply(&Effect::new(Millis::ZERO, vec![change]));
+    }
+
+    #[test]
+    fn partition_without_mark_is_not_read() {
+        let mut rows = Rows::default();
+        apply(&mut rows, set(1, None));
+        let mut index = ExpiryIndex::bounded(2);
+        assert!(index.has_work(Millis::ZERO, &KeyRange::ALL));
+        assert!(!index.read(&rows, Millis::ZERO, &KeyRange::ALL, LIMIT).unwrap());
+        assert!(!index.has_work(Millis::new(u64::MAX - 1), &KeyRange::ALL));
+    }
+
+    #[test]
+    fn other_keys_are_read_again() {
+        let mut rows = marked();
+        apply(&mut rows, set(7, Some(5)));
+        let mut index = ExpiryIndex::bounded(2);
+        let few = KeyRange { begin: Bytes::new(), end: Some(Bytes::from_static(b"\x05")) };
+        while index.read(&rows, Millis::ZERO, &few, LIMIT).unwrap() {}
+        assert_eq!(index.due(Millis::new(9), 9).count(), 0);
+        assert!(index.has_work(Millis::ZERO, &KeyRange::ALL));
+        while index.read(&rows, Millis::ZERO, &KeyRange::ALL, LIMIT).unwrap() {}
+        assert_eq!(index.due(Millis::new(9), 9).count(), 1);
+    }
+
+    #[test]
+    fn long_keys_are_bounded_by_bytes() {
+        let mut index = ExpiryIndex::bounded(usize::MAX);
+        for number in 0..200_u64 {
+            index.note(&[vec![0; 4_096], number.to_be_bytes().to_vec()].concat(), Millis::new(number));
+            assert!(index.bytes <= KEY_BYTES_MAX);
+        }
+        assert_eq!(index.horizon, Millis::new(index.soonest.len() as u64));
+    }
+
+    proptest! {
+        /// A leader that follows the index removes every expired row, and no other.
+        #[test]
+        fn every_expired_row_is_found(
+            before in proptest::collection::vec((0..30_u8, proptest::option::of(1..50_u64)), 0..40),
+            during in proptest::collection::vec((0..30_u8, proptest::option::of(1..50_u64)), 0..40),
+            keys_max in 1..6_usize,
+        ) {
+            let mut rows = marked();
+            before.into_iter().for_each(|(key, expires)| apply(&mut rows, set(key, expires)));
+            let mut index = ExpiryIndex::bounded(keys_max);
+            let mut during = during.into_iter();
+            let mut at = 0;
+            for turn in 0..2_000_u64 {
+                if let Some((key, expires)) = during.next() {
+                    let change = set(key, expires.map(|after| at + after));
+                    expires.iter().for_each(|after| index.note(&change.key, Millis::new(at + after)));
+                    apply(&mut rows, change);
+                }
+                at += u64::from(turn % 3 == 0);
+                let now = Millis::new(at);
+                index.read(&rows, now, &KeyRange::ALL, LIMIT).unwrap();
+                let due: Vec<Bytes> = index.due(now, 2).cloned().collect();
+                for key in &due {
+                    let row = rows.0.get(key);
+                    if row.and_then(|row| expiry_of(row)).is_some_and(|expires| expires <= now) {
+                        apply(&mut rows, RowChange::remove(key.clone()));
+                    }
+                }
+                index.forget(due.len());
+                prop_assert!(index.soonest.len() <= keys_max);
+            }
+            let left: BTreeMap<_, _> = rows.0.iter().filter(|(_, row)| expiry_of(row).is_some()).collect();
+            prop_assert!(left.is_empty(), "{left:?}");
+        }
+    }
+}
