@@ -338,9 +338,14 @@ mod tests {
     #[test]
     fn newer_format_is_rejected_by_number() {
         let (mut whole, _) = two_blocks();
-        whole[8..12].copy_from_slice(&2_u32.to_be_bytes());
-        let sum = crc32c(&whole[..12]);
-        whole[12..16].copy_from_slice(&sum.to_be_bytes());
-        assert!(matches!(read(&whole), Err(BackupError::Newer { found: 2, known: 1, .. })));
+        let mut of_format = |format: u32| {
+            whole[8..12].copy_from_slice(&format.to_be_bytes());
+            let sum = crc32c(&whole[..12]);
+            whole[12..16].copy_from_slice(&sum.to_be_bytes());
+            read(&whole)
+        };
+        assert!(matches!(of_format(3), Err(BackupError::Newer { found: 3, known: 2, .. })));
+        assert!(of_format(1).is_ok(), "it has no values that expire");
+        assert!(of_format(0).is_err());
     }
 }

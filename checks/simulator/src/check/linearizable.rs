@@ -7,7 +7,7 @@
 //! operations least, so the check is incremental and exact. One position is stored, the highest of any finished
 //! operation, and each operation stores its value at its own begin.
 //!
-//! A value that expires is absent from the first entry on whose log time has reached its expiry.
+//! The first entry with a log time at or after the expiry of a value ends it.
 
 use crate::check::violation::Violation;
 use archon_kv::Effect;
