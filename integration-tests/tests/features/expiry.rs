@@ -135,3 +135,31 @@ fn value_ends_for_all_interfaces_although_its_leader_is_killed() {
     let mut returned = ClusterClient::new(cluster.redis_address(&victim));
     assert_eq!(returned.ask_until_answered(&["GET", "session"]), Reply::bulk("bob"));
 }
+
+#[test]
+fn backup_and_restore_keep_the_time_of_expiry() {
+    let cluster = Cluster::start(EXE, &Options::default());
+    cluster.done(&["kv", "put", "soon", "v", "--ttl", "4s"]);
+    cluster.done(&["kv", "put", "later", "v", "--ttl", "1000s"]);
+    cluster.done(&["kv", "put", "kept", "v"]);
+    let expires = |table: &str, key: &str| {
+        let document = cluster.json(&["kv", "get", key, "--table", table]).expect("it is there");
+        document["expires_at_ms"].as_u64()
+    };
+    let (soon, later) = (expires("default", "soon").expect("a time"), expires("default", "later"));
+    let backup = cluster.directory().join("backup");
+    let backup = backup.to_str().expect("a path");
+    cluster.done(&["backup", "create", "--to", backup]);
+    cluster.done(&["backup", "verify", backup]);
+    let exported = cluster.done(&["kv", "export", "default"]);
+    assert!(exported.contains(&format!("\"expires_at_ms\":{}", later.expect("a time"))), "{exported}");
+    wait_for(
+        "the first value to expire",
+        TIMEOUT,
+        || if now_ms() >= soon { Ok(()) } else { Err("not yet".to_owned()) },
+    );
+    cluster.done(&["backup", "restore", backup, "--table", "default", "--as", "copy"]);
+    assert_eq!((expires("copy", "later"), expires("copy", "kept")), (later, None));
+    assert_eq!(is_there(&cluster, "soon", &["--table", "copy"]), Ok(false));
+    assert_eq!(is_there(&cluster, "soon", &[]), Ok(false));
+}

@@ -71,7 +71,7 @@ archon_types::mutants! {
     InspectedMoves = 61,
     /// A copy with an entry that its version cannot read counts as damaged.
     UnreadableDamaged = 64,
-    /// A read answers that a value has expired although no entry says so.
+    /// A read answers that a value has expired without an entry that decides it.
     ExpiryUnlogged = 84,
     /// Reads compare expiries with the leader's clock, even if it is behind the log time.
     ExpiryByClock = 84,

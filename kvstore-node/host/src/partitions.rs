@@ -47,7 +47,7 @@ pub struct Partitions<S: Shell> {
     pub(crate) looks_at: Millis,
     /// A table had limits at the last look.
     pub(crate) watched: bool,
-    /// The last copy whose expired rows were removed, or looked for.
+    /// The last copy in which expired rows were removed, or looked for.
     pub(crate) expired_last: PlacementId,
     pub(crate) turn: Turn<S>,
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 /// Expiry that a request gives to a value, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewExpiry {
-    /// That of the value before (`KEEPTTL`).
+    /// The expiry of the value before (`KEEPTTL`).
     Keep,
     /// None (`PERSIST`).
     Never,

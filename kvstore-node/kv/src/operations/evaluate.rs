@@ -1,7 +1,7 @@
 //! Evaluation of operations: a pure function from a view to an effect and an answer. The leader evaluates each
 //! operation once.
 //!
-//! A value whose expiry the log time of the evaluation has reached is absent (PROTOCOL rule 83). An evaluation that met
+//! A value is absent once the log time of the evaluation has reached its expiry (PROTOCOL rule 83). An evaluation that met
 //! such a value has an effect: its entry carries that log time, so every later state takes the value for absent too.
 
 use super::effect::{Effect, RowChange};
@@ -243,7 +243,7 @@ fn answer(outcome: Outcome) -> Answer {
 struct Present {
     /// Its value, unless that has expired.
     stored: Option<Stored>,
-    /// There is a row whose value has expired.
+    /// There is a row with an expired value.
     has_expired: bool,
 }
 

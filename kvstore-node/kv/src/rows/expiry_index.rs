@@ -52,7 +52,7 @@ impl Default for ExpiryIndex {
 }
 
 impl ExpiryIndex {
-    /// Creates the index of a partition whose rows are unread, with at most so many keys.
+    /// Creates the index of a partition with unread rows, of at most so many keys.
     pub const fn bounded(keys_max: usize) -> Self {
         Self {
             soonest: BTreeSet::new(),
