@@ -79,6 +79,8 @@ impl Era {
     /// Adds the keys of another partition and their history.
     pub(super) fn absorb_history(&mut self, history: History, applied: Applied, keys: &KeyRange) {
         self.history.absorb(history, keys);
+        // The log time may have reached their expiries before they came.
+        self.history.expire(self.revision(self.ledger.last()));
         self.applied.absorb(applied);
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct History {
     keys: BTreeMap<Bytes, BTreeMap<u64, Option<Bytes>>>,
     /// Expiries of the values, by the position of the write.
     expiries: BTreeMap<Bytes, BTreeMap<u64, Millis>>,
+    /// Log time of the last entry.
+    log_time: Millis,
     /// Deletes without an id that no answer has claimed.
     unclaimed: BTreeSet<(Bytes, u64)>,
     /// The highest position of a finished operation.
@@ -42,11 +44,8 @@ impl History {
                 writes.insert(at.get(), None);
             }
         }
-        let expires_now = |key: &&Bytes| self.value_at(key, u64::MAX).is_some() && self.has_expired(key, effect.at);
-        let expired: Vec<Bytes> = self.keys.keys().filter(expires_now).cloned().collect();
-        for key in &expired {
-            self.keys.entry(key.clone()).or_default().insert(at.get(), None);
-        }
+        self.log_time = effect.at;
+        self.expire(at);
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)) {
             let key = change.key.slice(1..);
             let value = match &change.value {
@@ -79,6 +78,15 @@ impl History {
         Ok(())
     }
 
+    /// Ends the values that have expired by the log time, at this position.
+    pub(super) fn expire(&mut self, at: Seq) {
+        let expires = |key: &&Bytes| self.value_at(key, u64::MAX).is_some() && self.has_expired(key, self.log_time);
+        let expired: Vec<Bytes> = self.keys.keys().filter(expires).cloned().collect();
+        for key in expired {
+            self.keys.entry(key).or_default().insert(at.get(), None);
+        }
+    }
+
     /// Returns whether the last value of a key has expired by log time `at`, and its row may still be there.
     pub(super) fn has_expired(&self, key: &Bytes, at: Millis) -> bool {
         let Some(writes) = self.keys.get(key) else { return false };
@@ -105,8 +113,12 @@ impl History {
         };
         let keys = self.keys.iter().map(|(key, writes)| (key.clone(), upto(writes)));
         let unclaimed = self.unclaimed.iter().filter(|(_, at)| *at <= kept).cloned();
-        let expiries = self.expiries.clone();
-        Self { keys: keys.collect(), expiries, unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
+        let expiries = self.expiries.iter().map(|(key, expiries)| {
+            let kept = expiries.range(..=kept).map(|(at, expires)| (*at, *expires));
+            (key.clone(), kept.collect())
+        });
+        let (expiries, log_time) = (expiries.collect(), self.log_time);
+        Self { keys: keys.collect(), expiries, log_time, unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
     }
 
     /// Returns the model restricted to these keys.
