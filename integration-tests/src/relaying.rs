@@ -25,7 +25,7 @@ pub fn options(network: Network) -> Options {
         nodes_min: NODES.len(),
         metrics,
         network,
-        room: Room::Half,
+        room: Room::Whole,
         ..Options::replicated()
     }
 }

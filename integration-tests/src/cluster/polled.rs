@@ -11,15 +11,13 @@ use serde::Serialize;
 use serde_json::Value;
 use std::panic::resume_unwind;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime;
 
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time-out of one poll.
-const POLL_LIMIT: Duration = Duration::from_secs(2);
-/// The same, for the command line.
-const POLL_LIMIT_OPTION: [&str; 2] = ["--timeout", "2s"];
+const POLL_LIMIT: Duration = Duration::from_secs(5);
 
 impl Cluster {
     /// Waits until `holds` accepts the document of a verb that only reads; returns the document and the time taken. The
@@ -40,12 +38,35 @@ impl Cluster {
             Ok::<_, String>(document)
         };
         wait_for_every(PAUSE, what, limit, || {
-            awaited(self.asked(arguments)?)?;
-            awaited(self.json(&[arguments, &POLL_LIMIT_OPTION].concat())?)
+            awaited(self.asked(arguments)?).map_err(|state| format!("library: {state}"))?;
+            awaited(self.json(arguments)?).map_err(|state| format!("command line: {state}"))
         })
     }
 
-    /// Returns the document of a verb that only reads, as `-o json` prints it, without running the command line.
+    /// Asserts that `holds` accepts each document of a verb that only reads for a time, polled as by
+    /// [`asked`](Self::asked). A poll without an answer does not count.
+    ///
+    /// # Panics
+    /// If it refuses one, or if no poll is answered.
+    #[track_caller]
+    pub fn holds_for(&self, what: &str, time: Duration, arguments: &[&str], holds: impl Fn(&Value) -> bool) {
+        let (begun, mut last) = (Instant::now(), Err("no poll".to_owned()));
+        while begun.elapsed() < time {
+            match self.asked(arguments) {
+                Ok(document) => {
+                    assert!(holds(&document), "{what}: {document}");
+                    last = Ok(());
+                }
+                Err(error) if last.is_err() => last = Err(error),
+                Err(_) => {}
+            }
+            thread::sleep(PAUSE);
+        }
+        last.unwrap_or_else(|error| panic!("{what}: no poll was answered: {error}"));
+    }
+
+    /// Returns the document of a verb that only reads, as `-o json` prints it, without running the command line. Like the
+    /// command line it asks the leading coordinator for partitions; `quorum list` is the leader's answer alone.
     ///
     /// # Errors
     /// The cluster's.
@@ -94,18 +115,25 @@ async fn ask(admin: &Admin, arguments: &[&str]) -> Result<Value, Error> {
     match arguments {
         ["status"] => admin.status().await.map(document),
         ["node", "list"] => admin.list_nodes().await.map(document),
-        ["partition", "list"] => admin.table(DEFAULT_TABLE).await.map(document),
-        ["partition", "list", "--table", table] => admin.table(table).await.map(document),
-        ["partition", "locate", key] => admin.locate(DEFAULT_TABLE, key).await.map(document),
+        ["partition", "list"] => leading(admin).await?.table(DEFAULT_TABLE).await.map(document),
+        ["partition", "list", "--table", table] => leading(admin).await?.table(table).await.map(document),
+        ["partition", "locate", key] => leading(admin).await?.locate(DEFAULT_TABLE, key).await.map(document),
         ["partition", "describe", number, "--table", table] => {
             let number = number.parse().expect("the number of a partition");
-            admin.describe_partition(table, number).await.map(document)
+            leading(admin).await?.describe_partition(table, number).await.map(document)
         }
         ["rebalance", "status"] => admin.rebalance_status().await.map(document),
         ["upgrade", "status"] => admin.upgrade().await.map(document),
         ["quorum", "list"] => admin.quorum_of_leader().await.map(document),
         other => panic!("{other:?} has no poll"),
     }
+}
+
+/// Returns a handle that asks the leading coordinator: others may lag behind.
+async fn leading(admin: &Admin) -> Result<Admin, Error> {
+    let status = admin.status().await?;
+    let leader = status.coordinators.into_iter().find(|coordinator| Some(coordinator.id) == status.leader_id);
+    leader.map_or_else(|| Ok(admin.clone()), |leader| admin.at_endpoint(leader.address, POLL_LIMIT))
 }
 
 fn document(answer: impl Serialize) -> Value {

@@ -15,9 +15,9 @@ pub enum Room {
     /// One of the clusters that run side by side.
     #[default]
     Part,
-    /// Half of the machine: for bounds by leases and failure time-outs.
+    /// Half of the machine: for generous bounds by leases and failure time-outs.
     Half,
-    /// All of it: for results that depend on the machine's speed, and for tests that load it.
+    /// All of it: for results that depend on the machine's speed (no lease may lapse), and for tests that load it.
     Whole,
 }
 
@@ -26,7 +26,7 @@ impl Room {
     const fn clusters(self, side_by_side_max: usize) -> usize {
         match self {
             Self::Part => 1,
-            Self::Half => side_by_side_max.div_ceil(2),
+            Self::Half => side_by_side_max / 2,
             Self::Whole => side_by_side_max,
         }
     }

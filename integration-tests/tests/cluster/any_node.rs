@@ -30,7 +30,7 @@ async fn counted(cluster: &Cluster, node: &str, name: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_answers_every_key_by_plain_call() {
     // As a client in another language calls it, without the library. It does not retry when a lease lapses.
-    let cluster = Cluster::start(EXE, &Options { tls: false, room: Room::Half, ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options { tls: false, room: Room::Whole, ..Options::default() });
     let id = cluster_ref(&cluster);
     let mut nodes = BTreeMap::new();
     for name in NODES {

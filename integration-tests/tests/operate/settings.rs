@@ -119,7 +119,9 @@ fn replication_of_a_table_changes_under_load() {
     let more = ["table", "alter", "default", "--replication", "3"];
     assert!(cluster.done(&more).contains("table default wants 3 copies of each partition"));
     // No write waits for copies that are not in sync yet.
-    cluster.put_all("default", (0..20).map(|number| (format!("k/{number}"), "after")));
+    for number in 0..20 {
+        cluster.done(&["kv", "put", &format!("k/{number}"), "after"]);
+    }
     cluster.wait_whole(3);
     assert!(cluster.done(&more).contains("wants already"));
     let fewer = ["table", "alter", "default", "--replication", "2"];

@@ -3,7 +3,7 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_integration_tests::{Cluster, Ending, Load, Options, Room};
 use archon_load::BeatStream;
 use archon_proto::convert::members::beats::Beat;
 use archon_proto::convert::members::session::Registered;
@@ -106,7 +106,7 @@ impl Probe {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn woken_leading_coordinator_grants_nothing() {
     // The probe speaks plaintext.
-    let cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options { tls: false, room: Room::Half, ..Options::default() });
     let (old, _) = cluster.wait_leader();
     let mut probe = Probe::register(&cluster.coordinator_addresses()[old]).await;
     assert!(probe.heartbeat().await.expect("the leader grants a lease") > 0, "the probe can see a grant");
