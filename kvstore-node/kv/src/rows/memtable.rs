@@ -352,6 +352,11 @@ impl Memtable {
         Ok(())
     }
 
+    /// Drops the cached windows of clients that were not looked up since the last call or freeze.
+    pub fn drop_unused_windows(&mut self) {
+        self.newest_windows.get_mut().drop_unused();
+    }
+
     /// Freezes the committed rows, to be written to the engine. Returns the rows already frozen until
     /// [`Memtable::flushed`] confirms them. `None` if there is nothing to write.
     pub fn freeze(&mut self) -> Option<Frozen> {

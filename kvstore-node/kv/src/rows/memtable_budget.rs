@@ -17,6 +17,8 @@ pub struct MemtableBudget {
     used: Arc<AtomicUsize>,
     /// Bytes of cached windows among them.
     cached: Arc<AtomicUsize>,
+    /// Memtables with cached windows.
+    caching: Arc<AtomicUsize>,
     max: usize,
     /// The rule that a test disables in all memtables.
     #[cfg(any(test, feature = "mutants"))]
@@ -35,6 +37,7 @@ impl MemtableBudget {
         Self {
             used: Arc::default(),
             cached: Arc::default(),
+            caching: Arc::default(),
             max: bytes_max,
             #[cfg(any(test, feature = "mutants"))]
             mutant: None,
@@ -77,7 +80,7 @@ impl MemtableBudget {
         self.bytes_used() >= self.max / 2
     }
 
-    /// Charges a change in the size of a memtable's cached windows.
+    /// Charges a change in the size of a memtable's cached windows, from `before` to `after` bytes in all.
     pub(crate) fn charge_cache(&self, before: usize, after: usize) {
         for used in [&self.used, &self.cached] {
             if after > before {
@@ -86,11 +89,20 @@ impl MemtableBudget {
                 used.fetch_sub(before - after, Ordering::Relaxed);
             }
         }
+        if before == 0 && after > 0 {
+            self.caching.fetch_add(1, Ordering::Relaxed);
+        } else if before > 0 && after == 0 {
+            self.caching.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
-    /// Returns whether the cached windows of all memtables exceed their share.
-    pub(crate) fn is_cache_full(&self) -> bool {
-        self.cached.load(Ordering::Relaxed) > self.max / CACHE_PART
+    /// Returns whether a memtable with `bytes` of cached windows must drop some: the windows of all memtables exceed their
+    /// share, or half of it, and this memtable exceeds its equal part of that half. The other half is for memtables that
+    /// begin to cache before the others have dropped what exceeds their part.
+    pub(crate) fn is_cache_beyond_part(&self, bytes: usize) -> bool {
+        let (cached, share) = (self.cached.load(Ordering::Relaxed), self.max / CACHE_PART);
+        let part = || share / 2 / self.caching.load(Ordering::Relaxed).max(1);
+        cached > share || (cached > share / 2 && bytes > part())
     }
 
     pub(crate) fn charge(&self, bytes: usize) {

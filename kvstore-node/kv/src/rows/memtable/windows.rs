@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// Bytes of cached windows of one partition. The windows of all partitions have a bound of their own
-/// ([`MemtableBudget::is_cache_full`]).
+/// ([`MemtableBudget::is_cache_beyond_part`]).
 const CACHE_BYTES_MAX: usize = 1024 * 1024;
 /// Cost of a cached window beside its outcomes, in bytes.
 const CACHED_OVERHEAD_BYTES: usize = 128;
@@ -107,6 +107,8 @@ impl Newest {
 
     fn get(&mut self, client: ClientId) -> Option<Arc<Window>> {
         self.is_used = true;
+        // A partition whose windows are all cached must leave room for others, too.
+        self.shrink();
         let cached = self.windows.get_mut(&client)?;
         cached.is_used = true;
         Some(Arc::clone(&cached.window))
@@ -125,15 +127,23 @@ impl Newest {
         }
     }
 
-    /// Charges a change in size, and evicts windows beyond the bounds: first those not used since the search last passed
-    /// them.
+    /// Charges a change in size, and evicts windows beyond the bounds.
     fn resize(&mut self, before: usize, after: usize) {
-        if before == after {
-            return;
+        if before != after {
+            self.charge(self.bytes + after - before);
+            self.shrink();
         }
-        self.bytes = self.bytes + after - before;
-        self.budget.charge_cache(before, after);
-        while !self.windows.is_empty() && (self.bytes > CACHE_BYTES_MAX || self.budget.is_cache_full()) {
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        self.budget.charge_cache(self.bytes, bytes);
+        self.bytes = bytes;
+    }
+
+    /// Evicts windows beyond the bounds: first those not used since the search last passed them.
+    fn shrink(&mut self) {
+        while !self.windows.is_empty() && (self.bytes > CACHE_BYTES_MAX || self.budget.is_cache_beyond_part(self.bytes))
+        {
             let mut rest = self.windows.range_mut((self.hand, Bound::Unbounded));
             let Some((client, cached)) = rest.next() else {
                 self.hand = Bound::Unbounded;
@@ -144,8 +154,7 @@ impl Newest {
             if !std::mem::take(&mut cached.is_used) {
                 let freed = cost(&cached.window);
                 self.windows.remove(&client);
-                self.bytes -= freed;
-                self.budget.charge_cache(freed, 0);
+                self.charge(self.bytes - freed);
             }
         }
     }
@@ -153,7 +162,7 @@ impl Newest {
 
 impl Drop for Newest {
     fn drop(&mut self) {
-        self.budget.charge_cache(self.bytes, 0);
+        self.charge(0);
     }
 }
 

@@ -96,6 +96,35 @@ fn caches_of_all_partitions_share_a_bound_and_are_charged() {
     assert_eq!(budget.bytes_used(), 0);
 }
 
+/// The first partitions with many clients took the whole share, and all others read each window again each time.
+#[test]
+fn partitions_with_many_clients_leave_equal_parts_to_others() {
+    let budget = MemtableBudget::new(1024 * 1024);
+    let rigs: Vec<Rig> = (0..16).map(|_| Rig::new(&budget)).collect();
+    for _ in 0..4 {
+        for rig in &rigs {
+            (1..=200).for_each(|owner| drop(rig.look_up(owner, true)));
+        }
+    }
+    let part = 1024 * 1024 / 16 / 2 / rigs.len();
+    let cached: Vec<usize> = rigs.iter().map(|rig| rig.cached().0).collect();
+    assert!(cached.iter().all(|bytes| (part / 2..=3 * part).contains(bytes)), "{cached:?}, the part of each is {part}");
+    // Those in use are kept by the others, too.
+    let reads = rigs[15].reads.get();
+    (0..100).for_each(|_| drop((rigs[15].look_up(1, true), rigs[0].look_up(1, true))));
+    assert!(rigs[15].reads.get() <= reads + 1, "{} reads", rigs[15].reads.get() - reads);
+}
+
+#[test]
+fn unused_windows_leave_without_a_freeze() {
+    let mut rig = Rig::new(&MemtableBudget::default());
+    rig.look_up(1, true);
+    rig.memtable.drop_unused_windows();
+    assert_eq!(rig.cached().1, 1, "it was looked up since");
+    rig.memtable.drop_unused_windows();
+    assert_eq!(rig.cached(), (0, 0));
+}
+
 /// Most operations of a new client come soon after its first one.
 #[test]
 fn new_client_is_read_in_the_engine_once() {
