@@ -6,7 +6,7 @@ use crate::copies::pages::{CopyAsk, CopyPage, CopyStart};
 use crate::copies::unreadable_copy::UnreadableCopy;
 use crate::mutant::{Broken, Mutant};
 use crate::operations::park_limits::ParkLimits;
-use crate::operations::refusal::{Cause, CopyRefusal};
+use crate::operations::refusal::{Cause, CopyRefusal, Refusal};
 use crate::operations::request::Request;
 use crate::ranges::split_work::FormedCopy;
 use crate::shell::{At, Life, Observed, Shell};
@@ -32,7 +32,7 @@ pub struct Completes {
 pub struct Partitions<S: Shell> {
     /// Found at start-up, not named by a duty yet.
     pub(crate) dormant: BTreeMap<PlacementId, Found>,
-    /// Kept and not served: this version cannot read an entry of their logs.
+    /// Kept and not served: this version cannot read an entry of their logs, or the engine refuses to read their rows.
     pub(crate) unreadable: BTreeMap<PlacementId, UnreadableCopy>,
     /// Newest request of a leader to each dormant copy, received before the duty that names the copy.
     pub(crate) early: BTreeMap<PlacementId, Message>,
@@ -148,9 +148,19 @@ impl<S: Shell> Partitions<S> {
         match local {
             Some(local) => self.turn.operate(local, request),
             None => {
-                let refusal = self.turn.elsewhere(request.partition);
+                let refusal = self.refusal_of(request.partition);
                 self.turn.turn_away(request, Millis::ZERO, refusal);
             }
+        }
+    }
+
+    /// Returns the reason why an operation on a partition without an active copy is refused.
+    fn refusal_of(&self, partition: PartitionId) -> Refusal {
+        let shell = &self.turn.shell;
+        let leads = shell.life().is_some_and(|life| shell.leader(partition) == Some(life.node));
+        match leads && self.is_unread(partition) {
+            true => Refusal::Unread,
+            false => self.turn.elsewhere(partition),
         }
     }
 
@@ -206,6 +216,9 @@ impl<S: Shell> Partitions<S> {
         }
         for (placement, why) in std::mem::take(&mut self.turn.unreadable) {
             self.stop_unreadable(placement, &why);
+        }
+        for placement in std::mem::take(&mut self.turn.unread) {
+            self.stop_unread(placement);
         }
         for (placement, why) in std::mem::take(&mut self.turn.damaged) {
             self.damage(placement, &why);

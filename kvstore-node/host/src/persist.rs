@@ -111,7 +111,7 @@ impl<S: Shell> Turn<S> {
     fn note_copied(&mut self, local: &mut LocalCopy<S>) {
         match engine_position(self.shell.engine(), local.placement) {
             Ok(position) => local.memtable.set_engine_position(position.unwrap_or_default()),
-            Err(error) => self.damaged.push((local.placement, error.to_string())),
+            Err(error) => self.unusable(local, &error),
         }
     }
 

@@ -118,6 +118,8 @@ pub enum Observed<'a> {
     Damaged(&'a str),
     /// This version cannot read an entry of its log, for this reason: the copy is kept and not served.
     Unreadable(&'a str),
+    /// The engine refuses to read its rows: the copy is kept and not served.
+    Unread,
     /// A pull from this leader begins.
     Pulling(ReplicaAddress),
     /// The pull restarts.
@@ -290,7 +292,8 @@ pub trait Shell: Sized {
     /// Offers rows of a copy to the engine.
     fn offer(&mut self, placement: PlacementId, page: Self::Page) -> Offered<Self::Page>;
 
-    /// Ends the node: the disk refuses to read rows although nothing is damaged.
+    /// Handles rows that the engine refuses to read although nothing is damaged. The node ends, or goes on without the
+    /// copy, which serves nothing from the end of the turn on.
     fn fail(&mut self, at: At, error: &ViewError);
     /// Runs the shell's own periodic work for this copy.
     fn ticked(&mut self, local: &mut LocalCopy<Self>, now: Millis);

@@ -10,13 +10,14 @@ use crate::{
     Action, At, Broken, Completes, FlushUrgency, FormJob, Found, Life, LocalCopy, LogWrite, Observed, Outcome,
     Partitions, Refusal, Reply, Request, RetentionLimits, Shell,
 };
+use archon_kv::engine::{Between, Change, Cleared, EngineError, Page, PageLimit};
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{
     Body, Entry, Identity, Input, Limits, Message, Position, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
 };
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
-    PlacementId, RangeLimits, ReplicaState, Report, Seq, TableId, Version,
+    PlacementId, RangeLimits, ReplicaState, Report, ScanOrder, Seq, TableId, Version,
 };
 use bytes::Bytes;
 use std::cell::Cell;
@@ -33,6 +34,37 @@ impl Reply for &'static str {
             "takes nothing" => Err(ErrorDetail::new(ErrorKind::Overloaded, "no room")),
             _ => Ok(()),
         }
+    }
+}
+
+/// An engine that refuses everything, as after a write that met a full disk.
+struct Refusing;
+
+impl Refusing {
+    fn error() -> EngineError {
+        let source = std::io::ErrorKind::QuotaExceeded.into();
+        EngineError::Io { directory: "refusing".into(), what: "read a row", source }
+    }
+}
+
+impl Engine for Refusing {
+    fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        Err(Self::error())
+    }
+    fn page(&self, _: PlacementId, _: Between<'_>, _: ScanOrder, _: PageLimit) -> Result<Page, EngineError> {
+        Err(Self::error())
+    }
+    fn write(&self, _: &[Change]) -> Result<(), EngineError> {
+        Err(Self::error())
+    }
+    fn clear_range(&self, _: PlacementId, _: Between<'_>, _: usize) -> Result<Cleared, EngineError> {
+        Err(Self::error())
+    }
+    fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
+        Err(Self::error())
+    }
+    fn sync(&self) -> Result<(), EngineError> {
+        Err(Self::error())
     }
 }
 
@@ -76,6 +108,10 @@ pub(crate) struct TestShell {
     pub(crate) engine_busy: bool,
     /// Jobs that form a copy are refused.
     pub(crate) refuses_forms: bool,
+    /// The engine refuses reads, and the node goes on without them.
+    pub(crate) reads_fail: bool,
+    /// Number of times that a copy began to serve.
+    pub(crate) began_to_serve: u64,
     /// Memtables are full of rows that wait for the engine.
     pub(crate) engine_lags: bool,
     /// Bytes that the node has logged.
@@ -113,6 +149,8 @@ impl Default for TestShell {
             reports_full: false,
             engine_busy: false,
             refuses_forms: false,
+            reads_fail: false,
+            began_to_serve: 0,
             engine_lags: false,
             log_written: 0,
         }
@@ -184,11 +222,10 @@ impl Shell for TestShell {
     }
     fn engine(&self) -> &dyn Engine {
         self.looked();
-        &self.engine
+        if self.reads_fail { &Refusing } else { &self.engine }
     }
     fn row(&self, (): &mut (), placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
-        self.looked();
-        Ok(self.engine.get(placement, &key)?)
+        Ok(self.engine().get(placement, &key)?)
     }
     fn forget_rows(&self, (): &mut ()) {}
     fn read_log(&self, _: PlacementId, _: Seq, _: Seq, _: usize) -> Vec<Entry> {
@@ -271,7 +308,7 @@ impl Shell for TestShell {
         Offered::Taken
     }
     fn fail(&mut self, at: At, error: &ViewError) {
-        panic!("{at:?}: {error}");
+        assert!(self.reads_fail, "{at:?}: {error}");
     }
     fn ticked(&mut self, local: &mut LocalCopy<Self>, _: Millis) {
         if local.flush_urgency == FlushUrgency::None || self.engine_busy {
@@ -287,8 +324,10 @@ impl Shell for TestShell {
         local.memtable.flushed(frozen.upto);
     }
     fn observe(&mut self, _: At, observed: Observed<'_>) {
-        if let Observed::Unsealed { sealed_ms } = observed {
-            self.sealed_ms.push(sealed_ms);
+        match observed {
+            Observed::Unsealed { sealed_ms } => self.sealed_ms.push(sealed_ms),
+            Observed::Serving => self.began_to_serve += 1,
+            _ => {}
         }
     }
 }

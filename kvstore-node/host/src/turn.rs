@@ -33,6 +33,8 @@ pub(crate) struct Turn<S: Shell> {
     pub(crate) damaged: Vec<(PlacementId, String)>,
     /// Copies with an entry that this version cannot read, found in this turn, with the reason.
     pub(crate) unreadable: Vec<(PlacementId, String)>,
+    /// Copies with rows that the engine refused to read in this turn.
+    pub(crate) unread: Vec<PlacementId>,
     /// Operations that waited for a leadership or its confirmation, in order, to be retried in the next turn.
     pub(crate) unparked: Vec<Request<S::Reply>>,
     /// Copies that took over and have not read all client records.
@@ -55,6 +57,7 @@ impl<S: Shell> Turn<S> {
             followups: VecDeque::new(),
             damaged: Vec::new(),
             unreadable: Vec::new(),
+            unread: Vec::new(),
             unparked: Vec::new(),
             reading: VecDeque::new(),
             splitting: BTreeSet::new(),
@@ -215,7 +218,10 @@ impl<S: Shell> Turn<S> {
     fn serve(&mut self, local: &mut LocalCopy<S>) {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
         let stamp = view.get(row::LOG_TIME_KEY);
-        match stamp.and_then(|stamp| Ok(stamp.map(|row| row::decode_millis(&row)).transpose()?)) {
+        let stamp = stamp.and_then(|stamp| Ok(stamp.map(|row| row::decode_millis(&row)).transpose()?));
+        // Without its seal and its merge record a leader would serve keys that its log gave away, so it serves only
+        // once all of them were read (PROTOCOL rule 35).
+        match stamp.and_then(|stamp| self.read_seal(local).map(|()| stamp)) {
             Ok(stamp) => {
                 // A new leader reads its client records, some in each turn.
                 local.clients = ClientIndex::unread();
@@ -225,7 +231,6 @@ impl<S: Shell> Turn<S> {
                 // A leader serves only once its whole log is committed.
                 local.waiting.serve(local.log_time.last());
                 local.serving = true;
-                self.read_seal(local);
                 self.shell.observe(local.at(), Observed::Serving);
                 self.unpark(local);
             }
@@ -265,12 +270,13 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Handles rows that could not be read: the copy is damaged, or, if only the disk refuses, the node ends and
-    /// recovers.
+    /// Handles rows that could not be read. The copy is damaged, or, if only the engine refuses, it serves nothing from
+    /// the end of the turn on.
     pub(crate) fn unusable(&mut self, local: &LocalCopy<S>, error: &ViewError) {
         if error.is_damage() {
             self.damaged.push((local.placement, error.to_string()));
         } else {
+            self.unread.push(local.placement);
             self.shell.fail(local.at(), error);
         }
     }

@@ -14,6 +14,8 @@ const RESERVE_FILE: &str = "archon-reserve";
 /// Written and removed to find limits that the system does not report.
 const PROBE_FILE: &str = "archon-probe";
 const PROBE_BYTES: usize = 1024 * 1024;
+/// Space that the file takes up: as much as an engine needs to be opened.
+const PROBE_SPACE_BYTES: u64 = RESERVE_BYTES / 2;
 
 /// The disk space of one engine's directory.
 pub(super) struct DiskSpace {
@@ -70,12 +72,12 @@ impl DiskSpace {
     pub(super) fn probe(&self) -> Result<(), DiskFull> {
         self.free_reserve(&mut self.held.lock());
         let path = self.directory.join(PROBE_FILE);
-        let written = archon_durable::private()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .and_then(|mut file| file.write_all(&vec![0; PROBE_BYTES]).and_then(|()| file.sync_data()));
+        let file = archon_durable::private().write(true).create(true).truncate(true).open(&path);
+        let written = file.and_then(|mut file| {
+            take_up(&file, PROBE_SPACE_BYTES)?;
+            file.write_all(&vec![0; PROBE_BYTES])?;
+            file.sync_data()
+        });
         // It may not exist.
         let _ = fs::remove_file(&path);
         match written {
@@ -112,6 +114,14 @@ impl DiskSpace {
 
     fn reserve(&self) -> PathBuf {
         self.directory.join(RESERVE_FILE)
+    }
+}
+
+/// Takes up space for a file, where the file system can do that before anything is written.
+fn take_up(file: &fs::File, bytes: u64) -> std::io::Result<()> {
+    match fallocate(file, FallocateFlags::empty(), 0, bytes).map_err(std::io::Error::from) {
+        Err(error) if is_full(error.kind()) => Err(error),
+        _ => Ok(()),
     }
 }
 

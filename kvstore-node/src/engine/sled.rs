@@ -11,7 +11,7 @@
 //! between the steps can leave chunks that no row names; they only cost space, are overwritten when that key takes the
 //! slot again, and are removed with the space.
 
-use super::disk_space::DiskSpace;
+use super::disk_space::{DiskSpace, is_full};
 use super::durable;
 use super::open::EngineConfig;
 use super::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range, next_in};
@@ -20,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use crc32c::crc32c;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest value stored in one piece, and the length of each chunk of a longer one.
@@ -45,6 +46,8 @@ pub struct SledEngine {
     database: sled::Db,
     directory: PathBuf,
     disk: DiskSpace,
+    /// A write met a full disk.
+    lacked_space: AtomicBool,
 }
 
 impl std::fmt::Debug for SledEngine {
@@ -109,8 +112,12 @@ impl SledEngine {
                 }
             }
         };
-        let engine =
-            Self { database, directory: directory.to_owned(), disk: DiskSpace::new(directory, FREE_BYTES_MIN) };
+        let engine = Self {
+            database,
+            directory: directory.to_owned(),
+            disk: DiskSpace::new(directory, FREE_BYTES_MIN),
+            lacked_space: AtomicBool::new(false),
+        };
         engine.check_durable()?;
         // The reserve is taken up while there is space for it; the flusher checks again before it writes.
         let _ = engine.check_disk();
@@ -135,11 +142,28 @@ impl SledEngine {
     }
 
     fn fail(&self, what: &'static str) -> impl Fn(sled::Error) -> EngineError + '_ {
-        move |error| convert(&self.directory, what, error)
+        move |error| self.judge(convert(&self.directory, what, error))
     }
 
     fn damaged(&self, what: impl Into<String>) -> EngineError {
-        EngineError::Damaged { directory: self.directory.clone(), what: what.into() }
+        self.judge(EngineError::Damaged { directory: self.directory.clone(), what: what.into() })
+    }
+
+    /// Returns the error, not as damage once a write met a full disk: in memory such a write may be there in part, while
+    /// the disk has what was synced.
+    fn judge(&self, error: EngineError) -> EngineError {
+        if let EngineError::Io { source, .. } = &error
+            && is_full(source.kind())
+        {
+            self.lacked_space.store(true, Ordering::Release);
+        }
+        match error {
+            EngineError::Damaged { directory, what } if self.lacked_space.load(Ordering::Acquire) => {
+                let source = std::io::Error::new(std::io::ErrorKind::StorageFull, what);
+                EngineError::Io { directory, what: "go on after a full disk", source }
+            }
+            error => error,
+        }
     }
 
     fn decode(&self, stored: &[u8]) -> Result<Stored, EngineError> {
@@ -418,5 +442,28 @@ fn convert(directory: &Path, what: &'static str, error: sled::Error) -> EngineEr
             EngineError::Io { directory, what, source }
         }
         other => EngineError::Damaged { directory, what: format!("could not {what}: {other}") },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::conformance::config;
+    use crate::engine::{EngineKind, open};
+
+    /// A copy that counts as damaged is deleted, although the disk has what was synced.
+    #[test]
+    fn nothing_is_damage_after_full_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("engine");
+        open::prepare(&directory, Some(EngineKind::Sled)).unwrap();
+        let engine = SledEngine::open(&directory, &config(EngineKind::Sled)).unwrap();
+        assert!(engine.damaged("chunks are missing").is_damage());
+        let full = engine.fail("write a row")(sled::Error::Io(std::io::ErrorKind::QuotaExceeded.into()));
+        assert!(matches!(full, EngineError::Io { .. }), "{full}");
+        let EngineError::Io { source, .. } = engine.damaged("chunks are missing") else {
+            panic!("it counts as damage")
+        };
+        assert!(is_full(source.kind()) && source.to_string().contains("chunks are missing"), "{source}");
     }
 }

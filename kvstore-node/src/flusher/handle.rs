@@ -1,6 +1,7 @@
 //! Handle to the flusher.
 
 use super::*;
+use archon_kv::ViewError;
 use parking_lot::MutexGuard;
 
 /// Queues work for the flusher; cheap to clone.
@@ -162,6 +163,26 @@ impl FlusherHandle {
     /// Returns whether the engine failed because the disk was full, and works once it is reopened.
     pub(crate) fn has_failed_for_space(&self) -> bool {
         self.shared.failed_for_space.load(Ordering::Acquire)
+    }
+
+    /// Passes a failed read of the engine to the flusher. Some engines refuse reads after a write that found no space: the
+    /// flusher then waits for space, and ends with [`FlushEvent::Failed`]. Returns whether that is the case, so that the
+    /// node goes on until then.
+    pub(crate) fn note_read_failure(&self, error: &ViewError) -> bool {
+        let ViewError::Engine(EngineError::Io { directory, what, source }) = error else { return false };
+        if self.has_failed_for_space() {
+            return true;
+        }
+        let mut queue = self.shared.queue.lock();
+        if !is_full(source.kind()) || queue.stopping || queue.ended {
+            return false;
+        }
+        if queue.read_failure.is_none() {
+            let source = std::io::Error::new(source.kind(), source.to_string());
+            queue.read_failure = Some(EngineError::Io { directory: directory.clone(), what, source });
+            self.shared.wake.notify_all();
+        }
+        true
     }
 
     /// Returns the shortage of the disk, if all work waits for space.

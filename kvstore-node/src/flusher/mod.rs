@@ -21,7 +21,7 @@ pub(crate) use handle::FlusherHandle;
 pub(crate) use parts::write_frozen;
 
 use self::writer::Writer;
-use crate::engine::{Change, Engine, EngineError};
+use crate::engine::{Change, Engine, EngineError, is_full};
 use crate::storage::snapshots::Snapshots;
 use archon_host::FormJob;
 use archon_kv::Frozen;
@@ -247,6 +247,8 @@ struct Queue {
     clears: u64,
     /// Work was refused since the queue was last drained.
     starved: bool,
+    /// The engine refused a read for lack of space.
+    read_failure: Option<EngineError>,
     stopping: bool,
     ended: bool,
 }

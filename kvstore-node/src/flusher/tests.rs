@@ -3,7 +3,7 @@
 use super::rig::{DISK_FULL, Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use archon_kv::row::{self, Outcome};
-use archon_kv::{Effect, Memtable, MemtableBudget, Record, RowChange, Window};
+use archon_kv::{Effect, Memtable, MemtableBudget, Record, RowChange, ViewError, Window};
 use archon_testkit::{check, wait_for};
 use archon_types::{ClientId, Millis};
 use bytes::Bytes;
@@ -297,6 +297,51 @@ fn engine_that_met_quota_fails_once_there_is_space() {
     assert_eq!(rig.journal(), [], "the node goes on, and takes no writes");
     rig.set(|state| state.full = false);
     rig.wait_for("the end of the engine", |state| state.journal == [Note::Failed]);
+    let _ = flusher.shutdown(TIMEOUT);
+}
+
+fn read_failure(kind: std::io::ErrorKind) -> ViewError {
+    EngineError::Io { directory: "rig".into(), what: "read a row", source: kind.into() }.into()
+}
+
+#[test]
+fn read_refused_for_space_leaves_node_read_only() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.full = true);
+    assert!(handle.note_read_failure(&read_failure(std::io::ErrorKind::QuotaExceeded)));
+    wait_for("a full disk", TIMEOUT, || check(handle.disk_full().is_some(), || "it is not".to_owned()));
+    assert!(handle.is_disk_full() && handle.has_failed_for_space());
+    assert!(handle.note_read_failure(&read_failure(std::io::ErrorKind::Other)), "reads fail until there is space");
+    assert_eq!(rig.journal(), []);
+    rig.set(|state| state.full = false);
+    rig.wait_for("the end of the engine", |state| state.journal == [Note::Failed]);
+    let _ = flusher.shutdown(TIMEOUT);
+}
+
+/// The flusher waits for space already, with an engine that works.
+#[test]
+fn read_refused_while_disk_is_full_ends_engine_once_there_is_space() {
+    let rig = Rig::default();
+    rig.set(|state| state.full = true);
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    put(&handle, 1, 1, 1, "v");
+    wait_for("a full disk", TIMEOUT, || check(handle.disk_full().is_some(), || "it is not".to_owned()));
+    assert!(handle.note_read_failure(&read_failure(std::io::ErrorKind::StorageFull)));
+    wait_for("the flusher", TIMEOUT, || check(handle.has_failed_for_space(), || "it does not hear of it".to_owned()));
+    rig.set(|state| state.full = false);
+    rig.wait_for("the end of the engine", |state| state.journal == [Note::Failed]);
+    let _ = flusher.shutdown(TIMEOUT);
+}
+
+#[test]
+fn read_refused_for_other_reason_is_not_waited_for() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    assert!(!flusher.handle().note_read_failure(&read_failure(std::io::ErrorKind::PermissionDenied)));
+    assert!(!flusher.handle().has_failed_for_space());
     let _ = flusher.shutdown(TIMEOUT);
 }
 

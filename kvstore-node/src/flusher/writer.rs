@@ -46,6 +46,8 @@ struct Turn {
     spoilt: Vec<(PlacementId, u64)>,
     /// Refused work may be offered again.
     queue_drained: bool,
+    /// The engine refused a read for lack of space.
+    read_failure: Option<EngineError>,
     stop: bool,
 }
 
@@ -90,7 +92,11 @@ impl Writer {
             if turn.queue_drained {
                 (self.on_event)(FlushEvent::QueueDrained);
             }
-            match self.take(turn) {
+            let taken = match turn.read_failure.take() {
+                Some(error) => Err(error),
+                None => self.take(turn),
+            };
+            match taken {
                 Ok(true) if !stop => {}
                 // Rows that were not written are recovered from the log.
                 Ok(_) => return,
@@ -109,7 +115,7 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let config = &shared.config;
         let mut queue = shared.queue.lock();
-        while queue.work.is_empty() && !queue.stopping {
+        while queue.work.is_empty() && !queue.stopping && queue.read_failure.is_none() {
             let now = Instant::now();
             let job = self.jobs.due(now);
             if job.is_some_and(|due| due <= now) {
@@ -124,7 +130,7 @@ impl Writer {
                 None => shared.wake.wait(&mut queue),
             }
         }
-        let mut turn = Turn::default();
+        let mut turn = Turn { read_failure: queue.read_failure.take(), ..Turn::default() };
         while turn.bytes < config.write_bytes_max && turn.barrier.is_none() {
             let work = match self.jobs.next_ready() {
                 Some(work) => work,
@@ -194,6 +200,9 @@ impl Writer {
             let mut queue = self.shared.queue.lock();
             if queue.stopping {
                 return Ok(false);
+            }
+            if let Some(error) = queue.read_failure.take() {
+                return Err(error);
             }
             self.shared.wake.wait_for(&mut queue, DISK_SPACE_INTERVAL);
         }

@@ -334,6 +334,10 @@ impl Shell for ShardShell {
     }
 
     fn fail(&mut self, at: At, error: &ViewError) {
+        if self.context.flusher.note_read_failure(error) {
+            tracing::debug!(partition = %at.partition, placement = %at.placement, %error, "the engine cannot be read, as it met a full disk");
+            return;
+        }
         tracing::error!(partition = %at.partition, placement = %at.placement, %error, "the engine cannot be read; the node stops and its data is left as it is");
         self.context.shared.fail();
     }
@@ -377,6 +381,10 @@ impl Shell for ShardShell {
                 tracing::error!(%partition, %placement, why, "this version does not read a replica; it is kept and not served");
                 metrics.alarms.add(1);
                 shared.load.unreadable(placement);
+            }
+            Observed::Unread => {
+                tracing::error!(%partition, %placement, "the engine refuses to read a replica; it is kept, and served again once the engine is opened again");
+                metrics.alarms.add(1);
             }
             Observed::Pulling(leader) => {
                 tracing::info!(%partition, %placement, leader = %leader.node, "pulling a copy");

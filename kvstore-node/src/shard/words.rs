@@ -57,6 +57,14 @@ impl ShardShell {
                 let why = format!("partition {partition} cannot be read on this node: {error}");
                 ErrorDetail::new(ErrorKind::Unavailable, why)
             }
+            Refusal::Unread => {
+                let (partition, node) = (tables.partition_name(partition), &self.context.shared.config.name);
+                let why = format!(
+                    "partition {partition} cannot be read: the disk of its leader, node {node}, is full, and its engine \
+                     has to be opened again, which it does by itself once there is space"
+                );
+                ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(RETRY_STALE_MS)
+            }
             Refusal::Ended(ended, cause) => self.ended(partition, ended, cause),
             Refusal::Detail(detail) => detail,
         }
@@ -114,6 +122,7 @@ impl ShardShell {
             Cause::Unloaded => unavailable("the partition has moved away"),
             Cause::Damaged => unavailable("the replica is damaged"),
             Cause::Unreadable => unavailable("this version does not read an entry of the replica's log"),
+            Cause::Unread => unavailable("the engine of the node refuses to read the replica's rows"),
             Cause::Stopping => crate::node::shared::shutting_down(),
         };
         if ended == Ended::ChangedNothing {
@@ -131,6 +140,7 @@ impl ShardShell {
             | Cause::Unloaded
             | Cause::Damaged
             | Cause::Unreadable
+            | Cause::Unread
             | Cause::Stopping => {
                 format!("the outcome is unknown: {}", nothing.message)
             }

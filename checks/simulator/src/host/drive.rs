@@ -180,7 +180,9 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
         Refusal::NoWrites(kind) => *kind,
         Refusal::Ended(Ended::Unknown, _) => ErrorKind::DeadlineExceeded,
         Refusal::Ended(Ended::ChangedNothing, Cause::Stopping) => ErrorKind::ShuttingDown,
-        Refusal::Ended(Ended::ChangedNothing, _) | Refusal::Changing | Refusal::Unreadable(_) => ErrorKind::Unavailable,
+        Refusal::Ended(Ended::ChangedNothing, _) | Refusal::Changing | Refusal::Unreadable(_) | Refusal::Unread => {
+            ErrorKind::Unavailable
+        }
         Refusal::Detail(detail) => detail.kind,
     }
 }

@@ -476,6 +476,8 @@ impl Shell for MachineShell {
             Observed::Resting
             | Observed::Unheld(_)
             | Observed::SetAside
+            // An alarm already.
+            | Observed::Unread
             | Observed::PullingAgain
             | Observed::CopyStopped => {}
         }

@@ -1,7 +1,7 @@
 //! A copy that is kept and not served.
 
 use archon_replica::Position;
-use archon_types::{Epoch, Millis, PartitionId, Version};
+use archon_types::{Epoch, Millis, NodeId, PartitionId, Version};
 
 /// A copy that is kept and not served.
 #[derive(Debug)]
@@ -15,10 +15,15 @@ pub(crate) struct UnreadableCopy {
     pub(crate) named: Option<(Epoch, Version)>,
     /// Earliest time to give up the next leadership.
     pub(crate) not_before: Millis,
+    /// A leadership was given up, so the coordinators know that the partition is not served.
+    pub(crate) is_released: bool,
+    /// Nodes of the other Live copies, if the engine refuses to read its rows. Later leaderships are given up only if
+    /// one of them is alive: the copy is served again once the engine is opened again.
+    pub(crate) heirs: Option<Vec<NodeId>>,
 }
 
 impl UnreadableCopy {
     pub(crate) fn new(partition: PartitionId, epoch: Epoch, last: Position) -> Self {
-        Self { partition, epoch, last, named: None, not_before: Millis::ZERO }
+        Self { partition, epoch, last, named: None, not_before: Millis::ZERO, is_released: false, heirs: None }
     }
 }

@@ -1,10 +1,15 @@
 use super::*;
+use crate::Refusal;
 use crate::log_write::LogWrite;
 use crate::mutant::{Broken, Mutant};
-use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, follower, follower_row, hear, held, position, settle};
+use crate::ranges::split_work::FormedCopy;
+use crate::test_shell::{
+    LIFE, OTHER, OWN, PARTITION, TestShell, follower, follower_row, get, hear, held, position, put, request, serving,
+    settle,
+};
 use archon_kv::{Effect, RowChange, row};
 use archon_replica::{Body, Entry, Message};
-use archon_types::Millis;
+use archon_types::{Epoch, Millis, Version};
 
 archon_types::shown_by! {
     UnreadableDamaged => unreadable_entry_leaves_copy_and_log_untouched,
@@ -96,4 +101,93 @@ fn unreadable_copy_found_at_start_is_not_opened() {
     node.duties(LIFE.incarnation, vec![Action::Unload { partition: PARTITION, placement: OWN }]);
     settle(&mut node);
     assert_eq!(node.unreadable().count(), 0);
+}
+
+/// A leader with an engine that began to refuse reads, after a client has asked for a key, and the row that names it.
+fn unread_leader(others: &[(PlacementId, ReplicaState)]) -> (Partitions<TestShell>, Partition) {
+    let mut node = serving(Broken::default(), crate::test_shell::row(1, &[]));
+    let row = crate::test_shell::row(2, others);
+    node.duties(LIFE.incarnation, vec![Action::Configure { partition: row.clone(), placement: OWN }]);
+    settle(&mut node);
+    node.shell_mut().reads_fail = true;
+    node.operate(request(get("key"), "read"));
+    settle(&mut node);
+    assert!(matches!(node.shell().refusals[..], [("read", Refusal::Unreadable(_))]), "{:?}", node.shell().refusals);
+    assert_eq!(node.unreadable().collect::<Vec<_>>(), [(OWN, PARTITION)]);
+    assert_eq!((node.leading(), node.copies().len()), (0, 0));
+    (node, row)
+}
+
+fn releases(node: &Partitions<TestShell>) -> usize {
+    facts(node).iter().filter(|fact| matches!(fact, Fact::Released)).count()
+}
+
+#[test]
+fn leader_without_reads_hands_over_to_live_copy() {
+    let (mut node, row) = unread_leader(&[(OTHER, ReplicaState::Live)]);
+    assert_eq!(releases(&node), 1);
+    node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]);
+    settle(&mut node);
+    assert_eq!((node.leading(), releases(&node)), (0, 1), "the same row does not make it lead again");
+}
+
+/// The first release shows the coordinators that the partition is not served. More of them would change nothing.
+#[test]
+fn sole_leader_without_reads_is_released_once_and_refuses() {
+    for others in [&[][..], &[(OTHER, ReplicaState::Load)]] {
+        let (mut node, row) = unread_leader(others);
+        node.shell_mut().leader = Some(LIFE.node);
+        for epoch in 2..4 {
+            let again = Partition { epoch: Epoch::new(epoch), version: Version::new(epoch + 1), ..row.clone() };
+            node.begin(Millis::new(epoch * 10_000));
+            node.duties(LIFE.incarnation, vec![Action::Configure { partition: again, placement: OWN }]);
+            node.tick(false, 0);
+            settle(&mut node);
+        }
+        node.operate(request(put("key"), "write"));
+        settle(&mut node);
+        assert_eq!(node.shell().refusals.last(), Some(&("write", Refusal::Unread)));
+        assert_eq!((releases(&node), node.shell().answers.len()), (1, 0));
+        assert!(!facts(&node).iter().any(|fact| matches!(fact, Fact::Damaged { .. })), "{:?}", facts(&node));
+    }
+}
+
+/// Without its seal it would serve keys that its log gave away.
+#[test]
+fn new_leader_without_readable_seal_does_not_serve() {
+    let mut node = follower(Broken::default(), follower_row());
+    hear(&mut node, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
+    hear(&mut node, append(0, vec![entry(1, true)]));
+    node.shell_mut().reads_fail = true;
+    let row = Partition { epoch: Epoch::new(2), ..crate::test_shell::row(2, &[]) };
+    node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]);
+    settle(&mut node);
+    assert_eq!((node.shell().began_to_serve, node.leading()), (0, 0));
+    assert_eq!(node.unreadable().collect::<Vec<_>>(), [(OWN, PARTITION)]);
+}
+
+#[test]
+fn follower_without_reads_acknowledges_nothing_more() {
+    let mut node = follower(Broken::default(), follower_row());
+    hear(&mut node, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
+    hear(&mut node, append(0, vec![entry(1, true)]));
+    hear(&mut node, append(1, vec![entry(2, true)]));
+    let acknowledged_before = acknowledged(&node);
+    node.shell_mut().reads_fail = true;
+    assert!(node.read_stale(PARTITION, b"key").is_err());
+    settle(&mut node);
+    hear(&mut node, append(2, vec![entry(3, true)]));
+    assert_eq!((acknowledged(&node), logged(&node)), (acknowledged_before, vec![1, 2]));
+    assert!(acknowledged_before > 0);
+}
+
+#[test]
+fn formed_copy_without_reads_is_kept_and_not_opened() {
+    let mut node = serving(Broken::default(), crate::test_shell::row(1, &[]));
+    node.shell_mut().reads_fail = true;
+    let formed = PartitionId { index: 1, ..PARTITION };
+    node.adopt(FormedCopy { partition: formed, placement: OTHER, at: position(3) });
+    settle(&mut node);
+    assert_eq!(node.unreadable().collect::<Vec<_>>(), [(OTHER, formed)]);
+    assert_eq!(node.dormant().count(), 0);
 }

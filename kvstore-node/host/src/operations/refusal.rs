@@ -30,6 +30,8 @@ pub enum Refusal {
     NoWrites(ErrorKind),
     /// The rows could not be read, for this reason.
     Unreadable(String),
+    /// The engine refuses to read the rows of the copy that the node leads.
+    Unread,
     /// Its wait ended without an answer.
     Ended(Ended, Cause),
     /// The detail describes it.
@@ -53,6 +55,8 @@ pub enum Cause {
     Damaged,
     /// This version cannot read an entry of the copy's log.
     Unreadable,
+    /// The engine refuses to read the copy's rows.
+    Unread,
     /// The node is stopping.
     Stopping,
 }

@@ -61,7 +61,7 @@ impl<S: Shell> Turn<S> {
         }
         // The row may give it keys whose merge is not known to be in its log, or that its log has given to another
         // partition.
-        let merged = self.merged_by(local);
+        let merged = self.merged_by(local).map_err(|error| self.unreadable(local, &error))?;
         if !has_absorbed(local, merged.as_ref()) && !self.broken.breaks(Mutant::StaleUnabsorbed) {
             return Err(Refusal::CommitUnknown); // rule 48
         }

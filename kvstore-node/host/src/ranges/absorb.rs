@@ -12,7 +12,7 @@ use crate::ranges::yield_page::{YieldAsk, YieldPage};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::engine::PageLimit;
-use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, reshape, row};
+use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, ViewError, reshape, row};
 use archon_types::{Fact, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Version};
 use bytes::Bytes;
 
@@ -159,21 +159,23 @@ impl<S: Shell> Turn<S> {
 
     /// Returns whether the committed rows of a copy have all keys that its row gives it.
     pub(crate) fn has_absorbed(&mut self, local: &LocalCopy<S>) -> bool {
-        let merged = self.merged_by(local);
-        has_absorbed(local, merged.as_ref())
+        match self.merged_by(local) {
+            Ok(merged) => has_absorbed(local, merged.as_ref()),
+            Err(error) => {
+                self.unusable(local, &error);
+                false
+            }
+        }
     }
 
     /// Returns the last merge in the committed rows of a copy, including one that was cancelled once all keys had
     /// arrived.
-    pub(crate) fn merged_by(&mut self, local: &LocalCopy<S>) -> Option<Merged> {
+    ///
+    /// # Errors
+    /// [`ViewError`] if the engine does not return it.
+    pub(crate) fn merged_by(&self, local: &LocalCopy<S>) -> Result<Option<Merged>, ViewError> {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
-        match Merged::current(&view) {
-            Ok(merged) => merged,
-            Err(error) => {
-                self.unusable(local, &error);
-                None
-            }
-        }
+        Merged::current(&view)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::operations::request::{Request, WaitsFor};
 use crate::partitions::Partitions;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use archon_kv::{Merged, PartitionView, Reader, Seal, reshape};
+use archon_kv::{Merged, PartitionView, Reader, Seal, ViewError, reshape};
 use archon_replica::Position;
 use archon_types::{KeyRange, Partition, PlacementId};
 
@@ -41,24 +41,19 @@ impl<S: Shell> Partitions<S> {
 }
 
 impl<S: Shell> Turn<S> {
-    /// Reads the seal in the log when a leader begins to serve.
-    pub(crate) fn read_seal(&mut self, local: &mut LocalCopy<S>) {
+    /// Reads the seal and the merge record in the log when a leader begins to serve.
+    pub(crate) fn read_seal(&mut self, local: &mut LocalCopy<S>) -> Result<(), ViewError> {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
-        let found = Seal::current(&view).and_then(|seal| Ok((seal, Merged::current(&view)?)));
-        let found = found.map(|(seal, merged)| {
-            local.absorb.serve(merged);
-            seal
-        });
-        match found {
-            Ok(seal) if self.broken.breaks(Mutant::SealForgotten) => drop(seal), // rule 35
-            Ok(seal) => {
-                if seal.is_some() {
-                    self.splitting.insert(local.placement);
-                }
-                local.split.seal = seal;
+        let (seal, merged) = (Seal::current(&view)?, Merged::current(&view)?);
+        local.absorb.serve(merged);
+        let is_kept = !self.broken.breaks(Mutant::SealForgotten); // rule 35
+        if is_kept {
+            if seal.is_some() {
+                self.splitting.insert(local.placement);
             }
-            Err(error) => self.unusable(local, &error),
+            local.split.seal = seal;
         }
+        Ok(())
     }
 
     /// Records the split in a new row.

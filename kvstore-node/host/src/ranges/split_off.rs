@@ -98,7 +98,10 @@ impl<S: Shell> Partitions<S> {
                 self.dormant.insert(placement, found);
                 self.turn.shell.observe(at, Observed::Formed);
             }
-            Err(error) => self.turn.shell.fail(at, &error),
+            Err(error) => {
+                self.keep_unread(placement, at, base);
+                self.turn.shell.fail(at, &error);
+            }
         }
     }
 
