@@ -95,21 +95,22 @@ pub(crate) async fn count(
         let Some(partition) = holdings.partition_of(placement) else { return };
         let memtable = ShardMemtable { shards: &shards, partition, placement };
         let rows = Rows { engine: &engine, placement, pace };
-        let Some(Count { load, before, since, rest }) = count_placement(&rows, &memtable).await else { return };
-        if holdings.partition_of(placement).is_none() {
-            known.lock().remove(&placement);
-            return;
-        }
-        let counted = {
-            let mut known = known.lock();
-            // Growth that the count missed is in neither.
-            let mut counted = Counted::next(known.get(&placement).copied(), load, before.without(since));
-            counted.grown = since;
-            known.insert(placement, counted);
-            counted
+        let note = |Count { load, before, since, .. }| {
+            if holdings.partition_of(placement).is_none() {
+                known.lock().remove(&placement);
+                return;
+            }
+            let counted = {
+                let mut known = known.lock();
+                // Growth that the count missed is in neither.
+                let mut counted = Counted::next(known.get(&placement).copied(), load, before.without(since));
+                counted.grown = since;
+                known.insert(placement, counted);
+                counted
+            };
+            shared.load.placement(counted.with(since));
         };
-        shared.load.placement(counted.with(since));
-        tokio::time::sleep(rest).await;
+        count_and_rest(&rows, &memtable, note).await;
     };
     // The placement that is counted again. Two counts of one would spoil each other.
     let again_now: Mutex<Option<PlacementId>> = Mutex::default();
@@ -235,6 +236,15 @@ struct Count {
     rest: Duration,
 }
 
+/// Counts a placement, passes the count to `note`, and rests before the caller counts the next one: small placements
+/// are read at once, and would follow each other without a pause.
+async fn count_and_rest(rows: &Rows<'_>, memtable: &impl Over, note: impl FnOnce(Count)) {
+    let Some(count) = count_placement(rows, memtable).await else { return };
+    let rest = count.rest;
+    note(count);
+    tokio::time::sleep(rest).await;
+}
+
 async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count> {
     let mut load = PlacementLoad { placement: rows.placement, bytes: 0, keys: 0 };
     let mut show = |row: &Bytes, bytes: usize| {
@@ -257,10 +267,10 @@ async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Change, MemoryEngine};
+    use crate::engine::{Between, Change, Cleared, EngineError, MemoryEngine, Page};
     use archon_kv::row::{self, LOG_TIME_KEY, POSITION_KEY, value_key};
     use archon_kv::{Effect, Memtable, MemtableBudget, RowChange};
-    use archon_types::{Millis, Seq};
+    use archon_types::{Millis, ScanOrder, Seq};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -344,14 +354,62 @@ mod tests {
         assert!(count_placement(&rows, &cleared).await.is_none(), "some of that has left meanwhile");
     }
 
+    /// An engine that notes its reads of pages.
+    #[derive(Default)]
+    struct Noting {
+        rows: MemoryEngine,
+        reads: Arc<Mutex<Vec<(PlacementId, Instant)>>>,
+    }
+
+    impl Engine for Noting {
+        fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+            self.rows.get(space, key)
+        }
+        fn page(
+            &self,
+            space: PlacementId,
+            keys: Between<'_>,
+            order: ScanOrder,
+            limit: PageLimit,
+        ) -> Result<Page, EngineError> {
+            self.reads.lock().push((space, Instant::now()));
+            self.rows.page(space, keys, order, limit)
+        }
+        fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
+            self.rows.write(changes)
+        }
+        fn clear_range(&self, space: PlacementId, keys: Between<'_>, most: usize) -> Result<Cleared, EngineError> {
+            self.rows.clear_range(space, keys, most)
+        }
+        fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
+            self.rows.spaces()
+        }
+        fn sync(&self) -> Result<(), EngineError> {
+            self.rows.sync()
+        }
+    }
+
     /// Small placements were counted one after the other without a rest.
     #[tokio::test]
-    async fn rest_follows_only_page_of_placement() {
-        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+    async fn engine_is_not_read_during_rest_after_placement() {
+        let noting = Noting::default();
+        let reads = Arc::clone(&noting.reads);
+        let engine: Arc<dyn Engine> = Arc::new(noting);
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
         let still = Still { memtable: &memtable, rows: 1, cleared: false };
-        let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 1_000_000, ..PACE } };
-        assert!(count_placement(&rows, &still).await.unwrap().rest > Duration::ZERO);
+        let pace = Pace { rest_factor: 1_000, ..PACE };
+        let next = PlacementId::new(SPACE.get() + 1);
+        let mut counted = Vec::new();
+        for placement in [SPACE, next] {
+            let rows = Rows { engine: &engine, placement, pace };
+            count_and_rest(&rows, &still, |count| counted.push((Instant::now(), count.rest))).await;
+        }
+        let (at, rest) = counted[0];
+        assert!(rest > Duration::ZERO);
+        let reads = reads.lock();
+        let later: Vec<_> = reads.iter().filter(|(_, read)| *read > at).collect();
+        assert!(later.iter().all(|(space, read)| *space == next && *read >= at + rest), "{at:?} {rest:?} {later:?}");
+        assert!(!later.is_empty() && reads.iter().any(|(space, _)| *space == SPACE), "{reads:?}");
     }
 
     /// A count soon after a split found everything that the partition had given away.
