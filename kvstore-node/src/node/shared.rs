@@ -91,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) connection_limit: Arc<ConnectionLimit>,
     /// The present registration, once there is one.
     life: ArcSwapOption<Life>,
+    /// Length of a lease in the cluster, as of the last registration, in milliseconds.
+    lease_ms: AtomicU64,
     /// The lease read by shards: the present incarnation's, or one that was never granted.
     grants: ArcSwap<Grants>,
     /// The cluster's protocol, as last received from coordinators.
@@ -133,6 +135,7 @@ impl Shared {
             push_key: PushKey::new(uuid::Uuid::new_v4()),
             connection_limit,
             life: ArcSwapOption::empty(),
+            lease_ms: AtomicU64::new(Settings::default().timing.lease_ms),
             grants: ArcSwap::from_pointee(Grants::new()),
             protocol: watch::Sender::new(PROTOCOL_FIRST),
             relay_streams: RelayStreams::new(),
@@ -179,6 +182,12 @@ impl Shared {
         self.life.load_full()
     }
 
+    /// Returns the length of a lease in the cluster, in milliseconds; the default before the first registration. A part
+    /// of the node without progress for longer keeps it from registering.
+    pub(crate) fn lease_ms(&self) -> u64 {
+        self.lease_ms.load(Ordering::Relaxed)
+    }
+
     /// Returns the present lease.
     pub(crate) fn grants(&self) -> Arc<Grants> {
         self.grants.load_full()
@@ -187,6 +196,7 @@ impl Shared {
     /// Starts a new registration. Every shard must have ended the former one's leaderships before.
     pub(crate) fn begin_life(&self, life: Life) {
         self.tables.note_told(Version::new(life.member.incarnation.get()));
+        self.lease_ms.store(life.timing.lease_ms, Ordering::Relaxed);
         self.grants.store(Arc::clone(&life.grants));
         self.life.store(Some(Arc::new(life)));
     }

@@ -2,7 +2,7 @@
 
 use crate::node::shared::Shared;
 use crate::server::health::{Health, Stall};
-use archon_types::{DiskFull, Settings};
+use archon_types::DiskFull;
 use std::sync::Arc;
 
 /// Reason why a node is not ready.
@@ -60,7 +60,7 @@ impl Readiness {
             return Err(NotReady::Stopping(name()));
         }
         if self.shared.life().is_none() {
-            if let Err(stall) = self.health.check(Settings::default().timing.lease_ms) {
+            if let Err(stall) = self.health.check(self.shared.lease_ms()) {
                 return Err(NotReady::Stalled { name: name(), stall });
             }
             return Err(NotReady::NotRegistered(name()));
@@ -82,5 +82,60 @@ impl Readiness {
     /// Returns the shortage of the disk, if it accepts no writes.
     pub(crate) fn disk_full(&self) -> Option<DiskFull> {
         self.health.disk_full(&self.shared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flusher::{Flusher, FlusherConfig};
+    use crate::node::clock::WallClock;
+    use crate::node::config::NodeConfig;
+    use crate::node::grants::Grants;
+    use crate::node::memory::MemoryParts;
+    use crate::node::shared::Life;
+    use crate::server::health::Pulse;
+    use archon_kv::MemoryEngine;
+    use archon_proto::convert::members::session::Member;
+    use archon_session::Clock;
+    use archon_types::{ClusterId, GenerationKey, Incarnation, LeaseTiming, Millis, NodeId, Settings};
+    use archon_wal::{Wal, WalConfig};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use uuid::Uuid;
+
+    struct SetClock(AtomicU64);
+
+    impl Clock for SetClock {
+        fn now(&self) -> Millis {
+            Millis::new(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    /// A cluster with a longer lease than the default registered the node, and `/readyz` named a stall.
+    #[test]
+    fn stall_is_judged_by_the_lease_of_the_cluster() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:1".into()], directory.path().into());
+        let clock = Arc::new(SetClock(AtomicU64::new(1_000)));
+        let shared = Arc::new(Shared::new(config, MemoryParts::of(0), clock.clone(), Arc::new(WallClock)));
+        let engine = Arc::new(MemoryEngine::new());
+        let flusher = Flusher::start(engine, FlusherConfig::default(), |_| {}, || {}).unwrap();
+        let (wal, _) = Wal::open(&directory.path().join("wal"), WalConfig::default()).unwrap();
+        let pulse = Arc::new(Pulse::default());
+        pulse.begin(clock.now());
+        let health = Health::new(clock.clone(), vec![pulse], wal, flusher.handle(), u64::MAX);
+        let readiness = Readiness::new(Arc::clone(&shared), Arc::new(health));
+
+        let usual = Settings::default();
+        let lease_ms = usual.timing.lease_ms * 10;
+        let settings = Settings { timing: LeaseTiming { lease_ms, ..usual.timing }, ..usual.clone() };
+        let cluster = ClusterId::new(Uuid::from_u128(7));
+        let member = Member { cluster, node: NodeId::new(1), incarnation: Incarnation::new(1) };
+        shared.begin_life(Life::new(member, GenerationKey::NIL, &settings, Arc::new(Grants::new())));
+        shared.end_life();
+        clock.0.store(1_000 + usual.timing.lease_ms * 5, Ordering::Relaxed);
+        assert_eq!(readiness.check(), Err(NotReady::NotRegistered("athens".to_owned())));
+        clock.0.store(1_001 + lease_ms, Ordering::Relaxed);
+        assert!(matches!(readiness.check(), Err(NotReady::Stalled { .. })), "{:?}", readiness.check());
     }
 }

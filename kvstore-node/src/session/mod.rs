@@ -21,7 +21,7 @@ use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId,
-    REDIS_SINCE, Register, Report, Settings, StorageId,
+    REDIS_SINCE, Register, Report, StorageId,
 };
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -124,8 +124,7 @@ impl Session {
         let coordinators = Coordinators::new(config.coordinators.clone(), config.transport.clone(), told);
         // Once per process: a coordinator that never takes the address must not cause registrations without an end.
         let mut registers_redis = self.redis.is_some();
-        let mut lease_ms = Settings::default().timing.lease_ms;
-        while let Some((registered, key)) = self.register(&coordinators, lease_ms).await? {
+        while let Some((registered, key)) = self.register(&coordinators).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
             (self.renew)(archon_host::Life { node: member.node, incarnation: member.incarnation }).await;
@@ -136,7 +135,6 @@ impl Session {
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
-            lease_ms = life.timing.lease_ms;
             // In plaintext no member is authenticated, and a relay is trusted.
             let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
             let relays = Relays::default();
@@ -180,13 +178,12 @@ impl Session {
         Ok(())
     }
 
-    /// Registers, with unlimited retries, each once nothing in this node has been without progress for longer than
-    /// `lease_ms`: it would send no heartbeat, and its new incarnation would be fenced at once. Returns the registration and the key for relayed heartbeats; `None` if the
-    /// session ends before.
+    /// Registers, with unlimited retries, each once nothing in this node has been without progress for longer than a
+    /// lease: it would send no heartbeat, and its new incarnation would be fenced at once. Returns the registration and
+    /// the key for relayed heartbeats; `None` if the session ends before.
     async fn register(
         &mut self,
         coordinators: &Coordinators,
-        lease_ms: u64,
     ) -> Result<Option<(Registered, BeatKey)>, SessionError> {
         // One id per session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
@@ -212,7 +209,7 @@ impl Session {
         let clock = &*self.shared.clock;
         let ready = async || {
             let mut is_logged = false;
-            while let Err(stall) = self.health.check(lease_ms) {
+            while let Err(stall) = self.health.check(self.shared.lease_ms()) {
                 if !std::mem::replace(&mut is_logged, true) {
                     tracing::warn!(%stall, "the node does not register until this is over");
                 }
