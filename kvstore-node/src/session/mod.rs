@@ -17,10 +17,11 @@ use crate::node::shared::{Life, Shared};
 use crate::server::health::Health;
 use archon_member::Registering;
 use archon_proto::convert::members::session::{Member, Registered, Registration};
+use archon_proto::v1;
 use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId,
+    Backoff, BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId,
     REDIS_SINCE, Register, Report, StorageId,
 };
 use futures::future::BoxFuture;
@@ -34,6 +35,12 @@ use uuid::Uuid;
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// Interval of checks whether the coordinators refuse this node for good, and of its own health before it registers.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Longest wait for an answer when the address of the Redis listener is published.
+const PUBLISH_DEADLINE: Duration = Duration::from_secs(4);
+/// Intervals between attempts to publish it: at first, and at most.
+const PUBLISH_AGAIN_MIN: Duration = Duration::from_secs(1);
+const PUBLISH_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 /// The node's durable identity, for registration.
 pub(crate) trait Home: Send + Sync {
@@ -112,8 +119,6 @@ enum LifeEnd {
     Ended,
     /// The coordinator no longer knows this incarnation, or another node has reported that it is fenced.
     Stale,
-    /// The cluster did not take the address of the Redis listener when this incarnation was registered, and does now.
-    RedisUnknown,
 }
 
 impl Session {
@@ -122,8 +127,6 @@ impl Session {
         let (config, shared) = (&self.shared.config, Arc::clone(&self.shared));
         let told = move || shared.tables.coordinators();
         let coordinators = Coordinators::new(config.coordinators.clone(), config.transport.clone(), told);
-        // Once per process: a coordinator that never takes the address must not cause registrations without an end.
-        let mut registers_redis = self.redis.is_some();
         while let Some((registered, key)) = self.register(&coordinators).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
@@ -154,7 +157,7 @@ impl Session {
                 ) => match never {},
                 never = doors::keep(&self.shared, &life) => match never {},
                 () = life.over.cancelled() => LifeEnd::Stale,
-                () = self.redis_unknown(member), if registers_redis => LifeEnd::RedisUnknown,
+                end = self.publish_redis(&coordinators, member), if self.redis.is_some() => end,
                 why = self.shut_out(&coordinators) => {
                     self.shared.end_life();
                     return Err(self.refused(why));
@@ -166,10 +169,7 @@ impl Session {
                 self.shared.end_life();
                 break;
             }
-            if matches!(end, LifeEnd::RedisUnknown) {
-                registers_redis = false;
-                tracing::info!(incarnation = %member.incarnation, "registering again, with the address of the Redis listener");
-            } else if !life.over.is_cancelled() {
+            if !life.over.is_cancelled() {
                 // Otherwise the fence was logged already.
                 tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; registering again");
             }
@@ -181,31 +181,13 @@ impl Session {
     /// Registers, with unlimited retries, each once nothing in this node has been without progress for longer than a
     /// lease: it would send no heartbeat, and its new incarnation would be fenced at once. Returns the registration and
     /// the key for relayed heartbeats; `None` if the session ends before.
-    async fn register(
-        &mut self,
-        coordinators: &Coordinators,
-    ) -> Result<Option<(Registered, BeatKey)>, SessionError> {
+    async fn register(&mut self, coordinators: &Coordinators) -> Result<Option<(Registered, BeatKey)>, SessionError> {
         // One id per session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
         self.shared.register_as(boot);
-        let (config, home) = (&self.shared.config, &self.home);
-        let (storage, (last, generation_key)) = (home.storage(), home.last_life());
-        let last = Some(last).filter(|last| *last != Incarnation::ZERO);
-        let registering = Registering::new(last);
-        let registration = |expects| {
-            let register = Register {
-                protocol_min: config.speaks.oldest,
-                protocol_max: config.speaks.newest,
-                held: home.held(),
-                last_incarnation: last,
-                generation_key,
-                expects,
-                told: self.shared.tables.told(),
-                redis: self.redis.clone(),
-                ..Register::new(config.name.clone(), self.address.clone(), storage, boot)
-            };
-            Registration { cluster: home.cluster(), register: register.with_traits(config.traits.clone()) }
-        };
+        let storage = self.home.storage();
+        let registering = Registering::new(self.last_incarnation());
+        let registration = |expects| self.registration(boot, expects);
         let clock = &*self.shared.clock;
         let ready = async || {
             let mut is_logged = false;
@@ -239,6 +221,53 @@ impl Session {
             }
         }
         Ok(Some((registered, BeatKey::new(storage, boot))))
+    }
+
+    fn last_incarnation(&self) -> Option<Incarnation> {
+        Some(self.home.last_life().0).filter(|last| *last != Incarnation::ZERO)
+    }
+
+    /// Returns the registration of this process, which assumes that this incarnation is on record.
+    fn registration(&self, boot: BootId, expects: Option<Incarnation>) -> Registration {
+        let (config, home) = (&self.shared.config, &self.home);
+        let register = Register {
+            protocol_min: config.speaks.oldest,
+            protocol_max: config.speaks.newest,
+            held: home.held(),
+            last_incarnation: self.last_incarnation(),
+            generation_key: home.last_life().1,
+            expects,
+            told: self.shared.tables.told(),
+            redis: self.redis.clone(),
+            ..Register::new(config.name.clone(), self.address.clone(), home.storage(), boot)
+        };
+        Registration { cluster: home.cluster(), register: register.with_traits(config.traits.clone()) }
+    }
+
+    /// Publishes the address of the Redis listener once the cluster takes such addresses, if this incarnation was
+    /// registered before (ADR 0093): the same process registers once more, and keeps its incarnation and its leases
+    /// (PROTOCOL rule 19). Returns only if that began another incarnation, because this one was ended meanwhile.
+    async fn publish_redis(&self, coordinators: &Coordinators, member: Member) -> LifeEnd {
+        let mut backoff = Backoff::new(PUBLISH_AGAIN_MIN, PUBLISH_AGAIN_MAX);
+        loop {
+            self.redis_unknown(member).await;
+            let Some(boot) = self.shared.boot() else { return std::future::pending().await };
+            let request = v1::RegisterRequest::from(self.registration(boot, Some(member.incarnation)));
+            let answer = coordinators
+                .call(PUBLISH_DEADLINE, request, async |mut client, request| client.register(request).await)
+                .await;
+            match answer.and_then(|answer| Registered::try_from(answer).map_err(ErrorDetail::from)) {
+                Ok(registered) if registered.incarnation == member.incarnation => {
+                    tracing::info!("the address of the Redis listener is published");
+                }
+                Ok(_) => return LifeEnd::Stale,
+                Err(detail) => {
+                    tracing::debug!(kind = %detail.kind, "the address of the Redis listener is not published: {}", detail.message);
+                }
+            }
+            // Until the row arrives here. A leading coordinator of an earlier version does not take the address.
+            tokio::time::sleep(backoff.next(rand::random())).await;
+        }
     }
 
     /// Returns once the cluster takes addresses of Redis listeners, and the row of this incarnation has none: it was

@@ -81,6 +81,7 @@ async fn leader(fake: &Fake) -> Source {
         address: listener.local_addr().unwrap().to_string(),
         boot: BootId::new(uuid::Uuid::new_v4()),
         held: Vec::new(),
+        redis: None,
     };
     fake.state.lock().nodes.insert("thebes".into(), known);
     let source = Source::default();

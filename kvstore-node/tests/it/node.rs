@@ -2,13 +2,14 @@
 
 use crate::support::stream::exchange;
 use crate::support::{self, Fake, PARTITION, metric, row};
+use archon_kvstore_node::{Node, NodeConfig, RedisConfig};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_testkit::wait_for_state;
 use archon_types::{
     BootId, ClientId, ClusterId, Duty, Epoch, ErrorKind, Fact, Incarnation, NodeId, Op, PartitionId, PlacementId,
-    ReplicaState, Report, TableId, limits,
+    REDIS_SINCE, ReplicaState, Report, TableId, limits,
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -397,5 +398,31 @@ async fn release_report_is_repeated_until_another_copy_leads() {
     let beats = || metric(&node, "heartbeats_total");
     wait_for_state("time passes", beats, |beats| *beats >= heartbeats + 12).await;
     assert!(releases() <= said + 1, "one may have been on its way");
+    node.stop().await.unwrap();
+}
+
+/// It registered in another incarnation, which ended its leaderships.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_address_is_published_without_new_incarnation() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let redis = RedisConfig { listen: "127.0.0.1:0".parse().unwrap(), advertise: None, table: "default".to_owned() };
+    let node = Node::start(NodeConfig { redis: Some(redis), ..fake.config("athens", directory.path()) }).await.unwrap();
+    let first = wait_for_state("the node registers", || fake.known("athens"), Option::is_some).await.unwrap();
+    assert_eq!(first.redis, None, "the cluster does not take it yet");
+    let row = row(1, 1, 1, &[(1, first.id, ReplicaState::Live)]);
+    fake.host("athens", &row).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("key", "value").await;
+    fake.state.lock().protocol = Some(REDIS_SINCE);
+    let known = wait_for_state(
+        "the address of the Redis listener",
+        || fake.known("athens"),
+        |known| known.as_ref().is_some_and(|known| known.redis.is_some()),
+    )
+    .await
+    .unwrap();
+    assert_eq!((known.incarnation, known.boot), (first.incarnation, first.boot));
+    assert_eq!(kv.get("key").await.unwrap().as_deref(), Some("value"), "it leads as before");
     node.stop().await.unwrap();
 }

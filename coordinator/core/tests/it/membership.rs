@@ -54,6 +54,24 @@ fn redis_address_is_that_of_the_last_registration() {
     assert_eq!(bed.state.node(corinth).unwrap().node.redis, None);
 }
 
+/// When the protocol rises, each process gives the address once more. A new incarnation would cost its leaderships.
+#[test]
+fn redis_address_of_running_process_is_published_in_place() {
+    let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
+    let first = register("corinth", 9, 9);
+    let corinth = bed.join_with(first.clone());
+    let before = bed.state.node(corinth).unwrap().node.clone();
+    let address = Some("127.0.0.1:6379".to_owned());
+    let again = Register { redis: address.clone(), expects: Some(before.incarnation), ..first.clone() };
+    bed.ok(boxed(again));
+    let after = bed.state.node(corinth).unwrap().node.clone();
+    assert_eq!((after.redis.clone(), after.incarnation), (address, before.incarnation));
+    assert!(after.version > before.version && bed.state.nodes_version >= after.version, "members learn of it");
+    // An attempt without the address that arrives late does not take it back.
+    bed.ok(boxed(first));
+    assert_eq!(bed.state.node(corinth).unwrap().node, after);
+}
+
 #[test]
 fn departed_strangers_do_not_bar_new_nodes() {
     let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);

@@ -23,7 +23,7 @@ use archon_testkit::wait_for_state;
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, KeyRange, Keys,
     NodeDelta, NodeId, PROTOCOL_FIRST, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey,
-    ReplicaState, Report, Settings, Table, TableDelta, TableId, TablePiece, Version,
+    Register, ReplicaState, Report, Settings, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -50,6 +50,8 @@ pub struct Known {
     pub address: String,
     pub boot: BootId,
     pub held: Vec<PlacementId>,
+    /// Address of its Redis listener, once the cluster takes such addresses.
+    pub redis: Option<String>,
 }
 
 #[derive(Default)]
@@ -138,7 +140,8 @@ impl Fake {
     /// As [`Fake::played`], with the address at which the test listens.
     pub fn played_at(&self, name: &str, id: NodeId, incarnation: u64, address: String) {
         let incarnation = Incarnation::new(incarnation);
-        let known = Known { id, incarnation, address, boot: BootId::new(Uuid::from_u128(9)), held: Vec::new() };
+        let boot = BootId::new(Uuid::from_u128(9));
+        let known = Known { id, incarnation, address, boot, held: Vec::new(), redis: None };
         self.state.lock().nodes.insert(name.to_owned(), known);
     }
 
@@ -187,6 +190,7 @@ impl Fake {
         let nodes = state.nodes.iter().map(|(name, known)| archon_types::Node {
             incarnation: known.incarnation,
             version: Version::new(known.incarnation.get()),
+            redis: known.redis.clone(),
             ..archon_types::Node::new(known.id, name, &known.address)
         });
         TableDelta {
@@ -330,18 +334,19 @@ impl Played {
 #[tonic::async_trait]
 impl Session for Played {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
-        let node = Registration::try_from(request.into_inner())?.register;
         let mut state = self.state.lock();
+        let protocol = state.protocol.unwrap_or(PROTOCOL_FIRST);
+        let node = Registration::try_from(request.into_inner())?.register.by_protocol(protocol);
         state.registrations += 1;
         // Rows take their versions from the same log as incarnations; tests use versions from 1,000 on.
-        let incarnation = Incarnation::new(10 + state.registrations);
-        let id = match state.nodes.get(&node.name) {
-            Some(known) => known.id,
-            None => NodeId::new(state.nodes.len() as u64 + 1),
+        let next = Incarnation::new(10 + state.registrations);
+        let (id, incarnation) = match state.nodes.get(&node.name) {
+            // The same process has the same incarnation.
+            Some(known) => (known.id, if known.boot == node.boot { known.incarnation } else { next }),
+            None => (NodeId::new(state.nodes.len() as u64 + 1), next),
         };
-        let known = Known { id, incarnation, address: node.address, boot: node.boot, held: node.held };
-        state.nodes.insert(node.name, known);
-        let protocol = state.protocol.unwrap_or(PROTOCOL_FIRST);
+        let Register { address, boot, held, redis, .. } = node;
+        state.nodes.insert(node.name, Known { id, incarnation, address, boot, held, redis });
         let registered = Registered {
             cluster: self.cluster,
             node: id,

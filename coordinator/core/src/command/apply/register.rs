@@ -38,7 +38,9 @@ pub(super) fn register(
     if let Some(known) = &known {
         let same = known.boot == register.boot && !state.breaks(Mutant::BootForgotten); // rule 19
         if known.node.status == NodeStatus::Alive && same {
-            return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
+            let (node, incarnation) = (known.node.id, known.node.incarnation);
+            publish_redis(state, entry, known, register);
+            return Ok(Response::Registered { node, incarnation });
         }
         if known.node.status == NodeStatus::Alive && known.node.address != register.address {
             return Err(started_twice(known, register, state.settings.timing.failure_timeout_ms));
@@ -127,6 +129,17 @@ pub(super) fn register(
         forget_node(state, id); // rule 26
     }
     Ok(begin_life(state, entry, register, known.as_ref(), id))
+}
+
+/// Records the address of a node's Redis listener if its process registers once more: the cluster did not take it when
+/// the incarnation began. A process never takes it back, so a late attempt without an address changes nothing.
+fn publish_redis(state: &mut ClusterState, entry: Entry<'_>, known: &NodeRow, register: &Register) {
+    if register.redis.is_some() && known.node.redis != register.redis {
+        state.update_member(known.node.id, entry.version(), |row| {
+            row.node.redis = register.redis.clone();
+            row.node.version = entry.version();
+        });
+    }
 }
 
 /// Returns the number of a registering member: its own if it is known, else the next one.
