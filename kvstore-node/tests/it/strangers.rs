@@ -4,6 +4,7 @@
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, batch_from};
 use crate::support::stream::replicate;
 use crate::support::{Fake, PARTITION, metric, row};
+use archon_frames::{HANDSHAKE_BYTES, StreamKind};
 use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
@@ -12,6 +13,9 @@ use archon_proto::v1::control_client::ControlClient;
 use archon_testkit::wait_for_state;
 use archon_types::limits::EPOCHS_AHEAD_MAX;
 use archon_types::{Duty, ErrorKind, Millis, PlacementId, ReplicaState, Revision};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const STRANGER: u64 = 99;
 
@@ -101,5 +105,25 @@ async fn push_from_unknown_coordinator_is_refused() {
     leader.send(batch(&fake, 1, &[entry(1)])).await.unwrap();
     committed(&node, 2).await;
     fake.host("athens", &led(2)).await;
+    node.stop().await.unwrap();
+}
+
+/// A node from before the exactly-once windows: the connection ended without a reason, and no replica became in sync.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stream_of_earlier_format_is_refused_with_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let mut stream = TcpStream::connect(fake.known("athens").unwrap().address).await.unwrap();
+    let (from, mut to) = stream.split();
+    let mut handshake = StreamKind::Replicate.handshake();
+    handshake[HANDSHAKE_BYTES - 1] -= 1;
+    to.write_all(&handshake).await.unwrap();
+    let mut from = from.take(1 << 16);
+    let mut answer = Vec::new();
+    // The other side closes its half at once.
+    tokio::time::timeout(Duration::from_secs(20), from.read_to_end(&mut answer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.contains("this version speaks format 2, run the same version on both sides"), "{answer}");
     node.stop().await.unwrap();
 }

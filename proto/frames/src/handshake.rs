@@ -2,7 +2,7 @@
 
 use crate::{FrameError, FrameReader, FrameWriter, PartialBudget};
 use archon_security::{Caller, Expected, Protocol, Role, Stream, Transport, rights};
-use archon_types::ErrorDetail;
+use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -94,9 +94,12 @@ impl StreamKind {
         };
         if *format != stream.format() {
             let (what, known) = (stream.word(), stream.format());
-            return unreadable(format!(
-                "{what} in format {format}; this version speaks format {known}, run the same version on both sides"
-            ));
+            // A refusal, so that the peer logs the reason as well.
+            let why = format!(
+                "{what} in format {format}; this version speaks format {known}, run the same version on both sides \
+                 (docs/operate/runbooks/upgrade.md)"
+            );
+            return Err(FrameError::Refused(ErrorDetail::new(ErrorKind::Refused, why)));
         }
         Ok(stream)
     }
@@ -199,7 +202,8 @@ impl Opening {
 /// [`known`](FrameReader::known).
 ///
 /// # Errors
-/// If the handshake is missing, unknown to this version, or late.
+/// If the handshake is missing, unknown to this version, or late. [`FrameError::Refused`] for a known stream in another
+/// format, which the peer has been told then.
 pub async fn accept(
     mut stream: Stream,
     partial: impl Fn(StreamKind) -> PartialBudget,
@@ -207,7 +211,15 @@ pub async fn accept(
     let mut handshake = [0; HANDSHAKE_BYTES];
     let read = timeout(HANDSHAKE_TIMEOUT, stream.read_exact(&mut handshake)).await;
     read.map_err(|_| FrameError::Silent(HANDSHAKE_TIMEOUT))??;
-    let kind = StreamKind::of_handshake(&handshake)?;
+    let kind = match StreamKind::of_handshake(&handshake) {
+        Ok(kind) => kind,
+        Err(FrameError::Refused(why)) => {
+            // A peer that does not read it, or does not close the connection, hears nothing.
+            let _ = timeout(HANDSHAKE_TIMEOUT, refuse_stream(stream, why.clone())).await;
+            return Err(FrameError::Refused(why));
+        }
+        Err(error) => return Err(error),
+    };
     let (from, to) = stream.into_split();
     Ok((kind, FrameReader::of_stranger(from, partial(kind)), FrameWriter::new(to)))
 }
@@ -219,6 +231,10 @@ pub async fn accept(
 pub async fn turn_away(mut stream: Stream, why: ErrorDetail) -> Result<(), FrameError> {
     let mut handshake = [0; HANDSHAKE_BYTES];
     stream.read_exact(&mut handshake).await?;
+    refuse_stream(stream, why).await
+}
+
+async fn refuse_stream(stream: Stream, why: ErrorDetail) -> Result<(), FrameError> {
     let (mut from, to) = stream.into_split();
     let mut writer = FrameWriter::new(to);
     writer.refuse(why);
@@ -245,6 +261,11 @@ mod tests {
         assert!(problem(b"ARCHONx\x02").contains(&format(2, 1)));
         assert!(problem(b"ARCHONr\x01").contains(&format(1, 3)), "entries had client rows");
         assert!(problem(b"ARCHONr\x02").contains(&format(2, 3)), "no value expired");
+        let earlier = StreamKind::of_handshake(b"ARCHONr\x02").unwrap_err();
+        assert!(
+            matches!(&earlier, FrameError::Refused(why) if why.message.contains("run the same version")),
+            "{earlier}"
+        );
         assert!(problem(b"ARCHONq\x01").contains("a stream of kind 113"));
         assert!(problem(b"ABCDEFGH").contains("does not begin with a handshake"));
     }

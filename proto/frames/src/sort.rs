@@ -122,6 +122,10 @@ pub async fn route<F: Future<Output = ()>>(
             Ok(()) => serve(caller, kind, reader, writer).await,
             Err(detail) => end_stream(Err(FrameError::Refused(detail)), writer).await,
         },
+        // Members repeat it as long as their versions differ; strangers must not fill the log in plaintext.
+        Some(Err(FrameError::Refused(why))) if caller.identity.is_some() => {
+            tracing::warn!(message = %why.message, "a member of another version is refused");
+        }
         Some(Err(error)) => tracing::debug!(%error, "a connection is not a stream"),
         None => {}
     }
