@@ -65,11 +65,48 @@ impl DiskImage {
 
     /// Remounts it, as after a restart of the machine. Processes with open files must have ended.
     ///
+    /// A mount namespace that another process made meanwhile has the disk mounted as well, and keeps the file system
+    /// alive: the next mount would be of the one that was shut down, and every access would fail with EIO. So it is
+    /// unmounted there, too.
+    ///
     /// # Errors
     /// The reason of the system's refusal.
     pub fn replace(&self) -> Result<(), String> {
-        wait_for("a disk to be free", Duration::from_secs(30), || run(Command::new("umount").arg(&self.mount)));
+        let mut is_mounted = true;
+        wait_for("a disk to be free", Duration::from_secs(30), || {
+            if is_mounted {
+                run(Command::new("umount").arg(&self.mount))?;
+                is_mounted = false;
+            }
+            self.unmount_elsewhere()?;
+            self.check_detached()
+        });
         self.mount()
+    }
+
+    /// Unmounts the disk in the mount namespaces of other processes.
+    fn unmount_elsewhere(&self) -> Result<(), String> {
+        let mount = self.mount.display().to_string();
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path()) {
+            // Processes may end at any time; kernel threads and other entries have no mounts.
+            let Ok(mounts) = fs::read_to_string(process.join("mountinfo")) else { continue };
+            if mounts.lines().any(|line| line.split(' ').nth(4) == Some(&mount)) {
+                let namespace = format!("--mount={}", process.join("ns/mnt").display());
+                run(Command::new("nsenter").arg(namespace).arg("umount").arg(&self.mount))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no loop device has the file any longer: a mount would use that device again.
+    fn check_detached(&self) -> Result<(), String> {
+        for device in fs::read_dir("/sys/block").into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let backing = fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
+            if Path::new(backing.trim_end()) == self.file {
+                return Err(format!("{} is still attached to {}", self.file.display(), device.display()));
+            }
+        }
+        Ok(())
     }
 
     /// Makes the system write back a few random pieces of its dirty pages, in no order, as under memory pressure.

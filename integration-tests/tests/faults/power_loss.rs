@@ -7,6 +7,8 @@ use archon_integration_tests::image::DiskImage;
 use archon_integration_tests::power::PowerLoss;
 use archon_integration_tests::{Cluster, Load, LoadReport};
 use archon_testkit::{check, skipped, wait_for};
+use std::fs::{self, File};
+use std::process::Command;
 use std::time::Duration;
 
 fn allowed() -> bool {
@@ -47,6 +49,31 @@ fn power_loss_with_one_copy_loses_nothing() {
 #[test]
 fn power_loss_right_after_a_split_keeps_both_halves() {
     nothing_is_lost(PowerLoss { rounds: 3, seed: 4, replication: 3, engine: None, ranges: true });
+}
+
+/// A process that made a mount namespace meanwhile kept the file system that was shut down: after the power failure
+/// every access failed with EIO.
+#[test]
+fn disk_held_by_another_mount_namespace_works_after_power_loss() {
+    if !allowed() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = DiskImage::create(directory.path(), "held", 16).expect("root may mount a disk");
+    let file = disk.path().join("file");
+    fs::write(&file, "kept").and_then(|()| File::open(&file)?.sync_all()).expect("a new disk takes a file");
+    let holder = Command::new("unshare").args(["--mount", "--propagation", "private", "sleep", "600"]).spawn();
+    let mut holder = holder.expect("root may make a mount namespace");
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    wait_for("the mount namespace", Duration::from_secs(20), || {
+        let (own, other) = (namespace("self"), namespace(&holder.id().to_string()));
+        check(other.is_some() && own != other, || format!("{other:?}"))
+    });
+    disk.cut_power().expect("a disk of this test's own can be shut down");
+    let read = disk.replace().map(|()| fs::read_to_string(&file).map_err(|error| error.to_string()));
+    let _ = holder.kill();
+    let _ = holder.wait();
+    assert_eq!(read, Ok(Ok("kept".to_owned())));
 }
 
 /// Validates the rig: with durable writes and syncs disabled, acknowledged writes are lost.
