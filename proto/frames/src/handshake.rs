@@ -203,7 +203,7 @@ impl Opening {
 ///
 /// # Errors
 /// If the handshake is missing, unknown to this version, or late. [`FrameError::Refused`] for a known stream in another
-/// format, which the peer has been told then.
+/// format; the peer gets that refusal, too.
 pub async fn accept(
     mut stream: Stream,
     partial: impl Fn(StreamKind) -> PartialBudget,

@@ -107,7 +107,7 @@ impl Newest {
 
     fn get(&mut self, client: ClientId) -> Option<Arc<Window>> {
         self.is_used = true;
-        // A partition whose windows are all cached must leave room for others, too.
+        // Also if all windows in use are cached: other partitions need room, too.
         self.shrink();
         let cached = self.windows.get_mut(&client)?;
         cached.is_used = true;
