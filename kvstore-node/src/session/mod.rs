@@ -246,20 +246,22 @@ impl Session {
 
     /// Publishes the address of the Redis listener once the cluster takes such addresses, if this incarnation was
     /// registered before (ADR 0093): the same process registers once more, and keeps its incarnation and its leases
-    /// (PROTOCOL rule 19). Returns only if that began another incarnation, because this one was ended meanwhile.
+    /// (PROTOCOL rule 19). The request names no recorded incarnation. It therefore never begins another one: its list of
+    /// copies would be older than the copies that this incarnation was given meanwhile, and those would count as lost.
+    /// Returns only if the coordinators answer with another incarnation all the same.
     async fn publish_redis(&self, coordinators: &Coordinators, member: Member) -> LifeEnd {
         let mut backoff = Backoff::new(PUBLISH_AGAIN_MIN, PUBLISH_AGAIN_MAX);
+        let mut is_requested = false;
         loop {
-            self.redis_unknown(member).await;
+            self.redis_unknown(member, is_requested).await;
+            is_requested = true;
             let Some(boot) = self.shared.boot() else { return std::future::pending().await };
-            let request = v1::RegisterRequest::from(self.registration(boot, Some(member.incarnation)));
+            let request = v1::RegisterRequest::from(self.registration(boot, None));
             let answer = coordinators
                 .call(PUBLISH_DEADLINE, request, async |mut client, request| client.register(request).await)
                 .await;
             match answer.and_then(|answer| Registered::try_from(answer).map_err(ErrorDetail::from)) {
-                Ok(registered) if registered.incarnation == member.incarnation => {
-                    tracing::info!("the address of the Redis listener is published");
-                }
+                Ok(registered) if registered.incarnation == member.incarnation => {}
                 Ok(_) => return LifeEnd::Stale,
                 Err(detail) => {
                     tracing::debug!(kind = %detail.kind, "the address of the Redis listener is not published: {}", detail.message);
@@ -271,15 +273,18 @@ impl Session {
     }
 
     /// Returns once the cluster takes addresses of Redis listeners, and the row of this incarnation has none: it was
-    /// registered before (ADR 0093).
-    async fn redis_unknown(&self, member: Member) {
+    /// registered before (ADR 0093). Logs that the row has the address by now, if that `is_requested`.
+    async fn redis_unknown(&self, member: Member, mut is_requested: bool) {
         let (mut protocol, mut nodes) = (self.shared.protocol(), self.shared.tables.node_changes());
         loop {
             let takes = *protocol.borrow_and_update() >= REDIS_SINCE;
             nodes.borrow_and_update();
             let row = self.shared.tables.node(member.node).filter(|row| row.incarnation == member.incarnation);
-            if takes && row.is_some_and(|row| row.redis != self.redis) {
+            if takes && row.as_ref().is_some_and(|row| row.redis != self.redis) {
                 return;
+            }
+            if row.is_some() && std::mem::take(&mut is_requested) {
+                tracing::info!("the address of the Redis listener is published");
             }
             tokio::select! {
                 _ = protocol.changed() => {}

@@ -82,6 +82,7 @@ async fn leader(fake: &Fake) -> Source {
         boot: BootId::new(uuid::Uuid::new_v4()),
         held: Vec::new(),
         redis: None,
+        expects: None,
     };
     fake.state.lock().nodes.insert("thebes".into(), known);
     let source = Source::default();

@@ -423,6 +423,9 @@ async fn redis_address_is_published_without_new_incarnation() {
     .await
     .unwrap();
     assert_eq!((known.incarnation, known.boot), (first.incarnation, first.boot));
+    // With the recorded incarnation, an attempt that arrives after a failure would begin another one with an old list of
+    // copies.
+    assert_eq!(known.expects, None);
     assert_eq!(kv.get("key").await.unwrap().as_deref(), Some("value"), "it leads as before");
     node.stop().await.unwrap();
 }

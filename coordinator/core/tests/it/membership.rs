@@ -62,14 +62,34 @@ fn redis_address_of_running_process_is_published_in_place() {
     let corinth = bed.join_with(first.clone());
     let before = bed.state.node(corinth).unwrap().node.clone();
     let address = Some("127.0.0.1:6379".to_owned());
-    let again = Register { redis: address.clone(), expects: Some(before.incarnation), ..first.clone() };
-    bed.ok(boxed(again));
+    bed.ok_as_is(Register { redis: address.clone(), ..first.clone() });
     let after = bed.state.node(corinth).unwrap().node.clone();
     assert_eq!((after.redis.clone(), after.incarnation), (address, before.incarnation));
     assert!(after.version > before.version && bed.state.nodes_version >= after.version, "members learn of it");
     // An attempt without the address that arrives late does not take it back.
     bed.ok(boxed(first));
     assert_eq!(bed.state.node(corinth).unwrap().node, after);
+}
+
+/// Its list of copies is older than the copies that the incarnation was given meanwhile.
+#[test]
+fn late_redis_address_of_failed_incarnation_loses_no_copy() {
+    let mut bed = TestBed::running(settings(4, 1, 2), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    let known = bed.state.node(athens).unwrap();
+    let late = Register {
+        boot: known.boot,
+        held: vec![],
+        last_incarnation: known.activated,
+        redis: Some("127.0.0.1:6379".to_owned()),
+        ..register("athens", 1, 1)
+    };
+    bed.fail(athens);
+    let live = |bed: &TestBed| bed.state.partitions.iter().map(|row| row.live().count()).collect::<Vec<_>>();
+    let before = (live(&bed), bed.state.node(athens).cloned());
+    let Response::Refused(error) = bed.one_as_is(late) else { panic!("a late attempt began an incarnation") };
+    assert_eq!(error.kind, ErrorKind::StaleVersion);
+    assert_eq!((live(&bed), bed.state.node(athens).cloned()), before);
 }
 
 #[test]

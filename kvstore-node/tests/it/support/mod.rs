@@ -52,6 +52,8 @@ pub struct Known {
     pub held: Vec<PlacementId>,
     /// Address of its Redis listener, once the cluster takes such addresses.
     pub redis: Option<String>,
+    /// The recorded incarnation that its last registration named.
+    pub expects: Option<Incarnation>,
 }
 
 #[derive(Default)]
@@ -141,7 +143,7 @@ impl Fake {
     pub fn played_at(&self, name: &str, id: NodeId, incarnation: u64, address: String) {
         let incarnation = Incarnation::new(incarnation);
         let boot = BootId::new(Uuid::from_u128(9));
-        let known = Known { id, incarnation, address, boot, held: Vec::new(), redis: None };
+        let known = Known { id, incarnation, address, boot, held: Vec::new(), redis: None, expects: None };
         self.state.lock().nodes.insert(name.to_owned(), known);
     }
 
@@ -345,8 +347,8 @@ impl Session for Played {
             Some(known) => (known.id, if known.boot == node.boot { known.incarnation } else { next }),
             None => (NodeId::new(state.nodes.len() as u64 + 1), next),
         };
-        let Register { address, boot, held, redis, .. } = node;
-        state.nodes.insert(node.name, Known { id, incarnation, address, boot, held, redis });
+        let Register { address, boot, held, redis, expects, .. } = node;
+        state.nodes.insert(node.name, Known { id, incarnation, address, boot, held, redis, expects });
         let registered = Registered {
             cluster: self.cluster,
             node: id,

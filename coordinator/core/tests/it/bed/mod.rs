@@ -93,6 +93,18 @@ impl TestBed {
         self.commit(vec![command]).remove(0)
     }
 
+    /// Commits a registration that names exactly the recorded incarnation that it has.
+    pub fn one_as_is(&mut self, register: Register) -> Response {
+        let batch = self.batch(vec![boxed(register)]);
+        self.commit_batch(&batch).remove(0)
+    }
+
+    #[track_caller]
+    pub fn ok_as_is(&mut self, register: Register) {
+        let response = self.one_as_is(register);
+        assert!(response.refusal().is_none(), "{response:?}");
+    }
+
     #[track_caller]
     pub fn ok(&mut self, command: Command) -> Response {
         let response = self.one(command);
