@@ -241,7 +241,7 @@ impl<S: Shell> Partitions<S> {
                 }
             }
             local.learn_engine_ahead();
-            local.review_windows(self.turn.now);
+            local.memtable.review_windows(self.turn.now);
             self.turn.review_retention(local);
             self.turn.shell.ticked(local, self.turn.now);
             self.turn.release_held(local);

@@ -19,9 +19,6 @@ use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Partition, PartitionId
 /// Marks that the engine may hold rows of any position.
 pub const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
 
-/// Interval at which a copy drops cached windows that were not looked up meanwhile, in milliseconds.
-const WINDOWS_REVIEW_MS: u64 = 60_000;
-
 /// Answer to a client for an operation that was carried out.
 pub type Outcome = Result<Answer, ErrorDetail>;
 
@@ -101,8 +98,6 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) absorb: AbsorbWork,
     /// Urgency of the next flush, regardless of the amount of rows.
     pub flush_urgency: FlushUrgency,
-    /// Time of the last review of cached windows.
-    windows_reviewed_at: Millis,
 }
 
 /// Urgency of giving committed rows to the engine.
@@ -156,7 +151,6 @@ impl<S: Shell> LocalCopy<S> {
             middle: MiddleSearch::None,
             absorb: AbsorbWork::default(),
             flush_urgency: FlushUrgency::None,
-            windows_reviewed_at: Millis::ZERO,
         }
     }
 
@@ -253,15 +247,6 @@ impl<S: Shell> LocalCopy<S> {
     pub fn learn_engine_ahead(&mut self) {
         if self.memtable.engine_ahead() == ENGINE_AHEAD_UNKNOWN && self.pull.is_none() && self.replica.counts() {
             self.memtable.set_engine_ahead(self.replica.last().seq);
-        }
-    }
-
-    /// Drops cached windows of clients that a quiet partition has not heard of for a while. A busy one does with each
-    /// flush.
-    pub(crate) fn review_windows(&mut self, now: Millis) {
-        if now.since(self.windows_reviewed_at) >= WINDOWS_REVIEW_MS {
-            self.windows_reviewed_at = now;
-            self.memtable.drop_unused_windows();
         }
     }
 

@@ -352,9 +352,10 @@ impl Memtable {
         Ok(())
     }
 
-    /// Drops the cached windows of clients that were not looked up since the last call or freeze.
-    pub fn drop_unused_windows(&mut self) {
-        self.newest_windows.get_mut().drop_unused();
+    /// Drops the cached windows of clients that a quiet partition has not heard of for a while, or, while the windows of
+    /// all memtables take more than their share, for a moment. A busy one does with each freeze.
+    pub fn review_windows(&mut self, now: Millis) {
+        self.newest_windows.get_mut().review(now);
     }
 
     /// Freezes the committed rows, to be written to the engine. Returns the rows already frozen until

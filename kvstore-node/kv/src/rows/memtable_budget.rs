@@ -105,6 +105,12 @@ impl MemtableBudget {
         cached > share || (cached > share / 2 && bytes > part())
     }
 
+    /// Returns whether the windows of all memtables exceed their share: a memtable then drops its own as it looks them up,
+    /// until those of idle memtables are gone.
+    pub(crate) fn is_cache_full(&self) -> bool {
+        self.cached.load(Ordering::Relaxed) > self.max / CACHE_PART
+    }
+
     pub(crate) fn charge(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }

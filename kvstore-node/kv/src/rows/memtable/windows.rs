@@ -13,6 +13,10 @@ use std::sync::Arc;
 /// Bytes of cached windows of one partition. The windows of all partitions have a bound of their own
 /// ([`MemtableBudget::is_cache_beyond_part`]).
 const CACHE_BYTES_MAX: usize = 1024 * 1024;
+/// Interval at which windows that were not looked up meanwhile are dropped without a freeze, in milliseconds.
+const REVIEW_MS: u64 = 60_000;
+/// The same while the windows of all memtables take more than their share: busy memtables then have no room for theirs.
+const REVIEW_FULL_MS: u64 = 1_000;
 /// Cost of a cached window beside its outcomes, in bytes.
 const CACHED_OVERHEAD_BYTES: usize = 128;
 
@@ -28,6 +32,10 @@ pub(super) struct Newest {
     entries: Option<BTreeSet<(ClientId, Seq)>>,
     /// A window was looked up since the last freeze.
     is_used: bool,
+    /// Time of the last review without a freeze, or of the first look after a freeze.
+    reviewed_at: Millis,
+    /// A freeze has dropped unused windows since then.
+    is_reviewed: bool,
     /// Client after which the search for a window to evict continues.
     hand: Bound<ClientId>,
     bytes: usize,
@@ -49,6 +57,8 @@ impl Newest {
             absent: None,
             entries: None,
             is_used: false,
+            reviewed_at: Millis::ZERO,
+            is_reviewed: true,
             hand: Bound::Unbounded,
             bytes: 0,
             budget,
@@ -91,8 +101,21 @@ impl Newest {
         }
     }
 
+    /// Drops unused windows if the last time is long ago.
+    pub(super) fn review(&mut self, now: Millis) {
+        let interval_ms = if self.budget.is_cache_full() { REVIEW_FULL_MS } else { REVIEW_MS };
+        if !self.is_reviewed && now.since(self.reviewed_at) < interval_ms {
+            return;
+        }
+        if !self.is_reviewed {
+            self.drop_unused();
+        }
+        (self.reviewed_at, self.is_reviewed) = (now, false);
+    }
+
     /// Drops what was not looked up since the last call: a leader that lost its leadership keeps nothing.
     pub(super) fn drop_unused(&mut self) {
+        self.is_reviewed = true;
         if !std::mem::take(&mut self.is_used) {
             self.entries = None;
         }

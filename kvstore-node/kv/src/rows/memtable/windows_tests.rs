@@ -119,10 +119,43 @@ fn partitions_with_many_clients_leave_equal_parts_to_others() {
 fn unused_windows_leave_without_a_freeze() {
     let mut rig = Rig::new(&MemtableBudget::default());
     rig.look_up(1, true);
-    rig.memtable.drop_unused_windows();
+    rig.memtable.review_windows(Millis::new(REVIEW_MS));
+    rig.memtable.review_windows(Millis::new(2 * REVIEW_MS - 1));
+    rig.memtable.review_windows(Millis::new(2 * REVIEW_MS));
     assert_eq!(rig.cached().1, 1, "it was looked up since");
-    rig.memtable.drop_unused_windows();
+    rig.memtable.review_windows(Millis::new(3 * REVIEW_MS));
     assert_eq!(rig.cached(), (0, 0));
+}
+
+/// The freeze has marked all windows as unused, and a review just after it dropped those in use.
+#[test]
+fn review_waits_for_its_interval_after_a_freeze() {
+    let mut rig = Rig::new(&MemtableBudget::default());
+    rig.memtable.review_windows(Millis::new(1));
+    rig.look_up(1, true);
+    put(&mut rig.memtable, 1, 2);
+    rig.commit_and_flush();
+    rig.memtable.review_windows(Millis::new(REVIEW_MS + 1));
+    rig.memtable.review_windows(Millis::new(REVIEW_MS + 2));
+    assert_eq!(rig.cached().1, 1);
+    rig.memtable.review_windows(Millis::new(2 * REVIEW_MS + 1));
+    assert_eq!(rig.cached().1, 0);
+}
+
+/// Idle partitions that had filled the share left no room for the windows of a busy one for two minutes.
+#[test]
+fn idle_windows_leave_soon_while_share_is_exceeded() {
+    let budget = MemtableBudget::new(1024 * 1024);
+    let mut idle = Rig::new(&budget);
+    idle.memtable.review_windows(Millis::new(1));
+    (1..=20).for_each(|owner| drop(idle.look_up(owner, true)));
+    let others = 1024 * 1024 / 16;
+    budget.charge_cache(0, others);
+    idle.memtable.review_windows(Millis::new(1_001));
+    assert_eq!(idle.cached().1, 20, "they were looked up since the last review");
+    idle.memtable.review_windows(Millis::new(2_001));
+    assert_eq!(idle.cached().1, 0);
+    budget.charge_cache(others, 0);
 }
 
 /// Most operations of a new client come soon after its first one.
