@@ -3,7 +3,7 @@
 use crate::copies::emptied::Emptied;
 use crate::copies::local_copy::{Found, LocalCopy};
 use crate::copies::pages::{CopyAsk, CopyPage, CopyStart};
-use crate::copies::unreadable_copy::UnreadableCopy;
+use crate::copies::unreadable_copy::UnreadableCopies;
 use crate::mutant::{Broken, Mutant};
 use crate::operations::park_limits::ParkLimits;
 use crate::operations::refusal::{Cause, CopyRefusal, Refusal};
@@ -33,7 +33,7 @@ pub struct Partitions<S: Shell> {
     /// Found at start-up, not named by a duty yet.
     pub(crate) dormant: BTreeMap<PlacementId, Found>,
     /// Kept and not served: this version cannot read an entry of their logs, or the engine refuses to read their rows.
-    pub(crate) unreadable: BTreeMap<PlacementId, UnreadableCopy>,
+    pub(crate) unreadable: UnreadableCopies,
     /// Newest request of a leader to each dormant copy, received before the duty that names the copy.
     pub(crate) early: BTreeMap<PlacementId, Message>,
     pub(crate) copies: BTreeMap<PlacementId, LocalCopy<S>>,
@@ -72,7 +72,7 @@ impl<S: Shell> Partitions<S> {
     const fn with(shell: S, dormant: BTreeMap<PlacementId, Found>, park_limits: ParkLimits, broken: Broken) -> Self {
         Self {
             dormant,
-            unreadable: BTreeMap::new(),
+            unreadable: UnreadableCopies::new(),
             early: BTreeMap::new(),
             copies: BTreeMap::new(),
             active: BTreeMap::new(),
@@ -217,8 +217,8 @@ impl<S: Shell> Partitions<S> {
         for (placement, why) in std::mem::take(&mut self.turn.unreadable) {
             self.stop_unreadable(placement, &why);
         }
-        for placement in std::mem::take(&mut self.turn.unread) {
-            self.stop_unread(placement);
+        for (placement, row) in std::mem::take(&mut self.turn.unread) {
+            self.stop_unread(placement, row.as_ref());
         }
         for (placement, why) in std::mem::take(&mut self.turn.damaged) {
             self.damage(placement, &why);
@@ -366,6 +366,7 @@ impl<S: Shell> Partitions<S> {
     /// expire if they are released.
     pub fn withdrawn(&mut self, leaderships: Vec<(PartitionId, Epoch)>) {
         for (partition, epoch) in leaderships {
+            self.confirm_withdrawn(partition, epoch);
             let local = match self.active.get(&partition) {
                 Some(placement) => self.copies.get_mut(placement),
                 // A copy that was set aside leads nothing, and has to confirm that as well.

@@ -110,6 +110,8 @@ pub(crate) struct TestShell {
     pub(crate) refuses_forms: bool,
     /// The engine refuses reads, and the node goes on without them.
     pub(crate) reads_fail: bool,
+    /// Incarnations of the other nodes.
+    pub(crate) peers_incarnation: Incarnation,
     /// Number of times that a copy began to serve.
     pub(crate) began_to_serve: u64,
     /// Memtables are full of rows that wait for the engine.
@@ -150,6 +152,7 @@ impl Default for TestShell {
             engine_busy: false,
             refuses_forms: false,
             reads_fail: false,
+            peers_incarnation: Incarnation::new(1),
             began_to_serve: 0,
             engine_lags: false,
             log_written: 0,
@@ -182,7 +185,7 @@ impl Shell for TestShell {
         now < self.lease_until
     }
     fn peer(&self, _: NodeId) -> Option<(Incarnation, bool)> {
-        Some((Incarnation::new(1), false))
+        Some((self.peers_incarnation, false))
     }
     fn timing(&self) -> Timing {
         self.timing

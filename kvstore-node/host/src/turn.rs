@@ -9,7 +9,7 @@ use crate::operations::waiting::{Ended, ReadyAnswer};
 use crate::shell::{At, Observed, Shell};
 use archon_kv::{ClientIndex, ExpiryIndex, Leadership, PartitionView, Reader, View, ViewError, row};
 use archon_replica::{Input, Output};
-use archon_types::{Fact, Millis, PartitionId, PlacementId, Report, Seq};
+use archon_types::{Fact, Millis, Partition, PartitionId, PlacementId, Report, Seq};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Spare lists of outputs: one per level of nesting in [`Turn::carry_out`], and some more.
@@ -33,8 +33,9 @@ pub(crate) struct Turn<S: Shell> {
     pub(crate) damaged: Vec<(PlacementId, String)>,
     /// Copies with an entry that this version cannot read, found in this turn, with the reason.
     pub(crate) unreadable: Vec<(PlacementId, String)>,
-    /// Copies with rows that the engine refused to read in this turn.
-    pub(crate) unread: Vec<PlacementId>,
+    /// Copies with rows that the engine refused to read in this turn, with the row that the replica did not get for that
+    /// reason.
+    pub(crate) unread: Vec<(PlacementId, Option<Partition>)>,
     /// Operations that waited for a leadership or its confirmation, in order, to be retried in the next turn.
     pub(crate) unparked: Vec<Request<S::Reply>>,
     /// Copies that took over and have not read all client records.
@@ -94,6 +95,8 @@ impl<S: Shell> Turn<S> {
                 Output::Commit { upto } => self.commit(local, upto),
                 Output::Serve(true) => self.serve(local),
                 Output::Serve(false) => self.rest(local),
+                // A copy that could not read its seal does not serve, although its replica leads.
+                Output::Report(Report { fact: Fact::Online, .. }) if self.is_stopping(local.placement) => {}
                 Output::Report(report) => {
                     self.shell.report(report);
                 }
@@ -270,13 +273,24 @@ impl<S: Shell> Turn<S> {
         }
     }
 
+    /// Returns whether a copy stops at the end of the turn, because its rows could not be read.
+    fn is_stopping(&self, placement: PlacementId) -> bool {
+        self.unread.iter().any(|(stopping, _)| *stopping == placement)
+            || self.damaged.iter().any(|(stopping, _)| *stopping == placement)
+    }
+
     /// Handles rows that could not be read. The copy is damaged, or, if only the engine refuses, it serves nothing from
     /// the end of the turn on.
     pub(crate) fn unusable(&mut self, local: &LocalCopy<S>, error: &ViewError) {
+        self.unusable_with(local, error, None);
+    }
+
+    /// As [`Turn::unusable`], with the row that the replica does not get for that reason.
+    pub(crate) fn unusable_with(&mut self, local: &LocalCopy<S>, error: &ViewError, row: Option<Partition>) {
         if error.is_damage() {
             self.damaged.push((local.placement, error.to_string()));
         } else {
-            self.unread.push(local.placement);
+            self.unread.push((local.placement, row));
             self.shell.fail(local.at(), error);
         }
     }

@@ -385,6 +385,8 @@ impl Shell for ShardShell {
             Observed::Unread => {
                 tracing::error!(%partition, %placement, "the engine refuses to read a replica; it is kept, and served again once the engine is opened again");
                 metrics.alarms.add(1);
+                // A copy that was just formed is not listed yet.
+                self.context.holdings.note_formed(placement, partition);
             }
             Observed::Pulling(leader) => {
                 tracing::info!(%partition, %placement, leader = %leader.node, "pulling a copy");

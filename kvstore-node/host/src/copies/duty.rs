@@ -58,6 +58,10 @@ impl<S: Shell> Partitions<S> {
         // Its log exists already; following writes come after that.
         self.adopted(placement);
         let early = self.early.remove(&placement);
+        // The engine may have refused to read the adopted copy.
+        if self.decline_row(&partition, placement) {
+            return;
+        }
         let found = match self.dormant.remove(&placement) {
             Some(found) => found,
             None if fresh => {
@@ -168,7 +172,7 @@ impl<S: Shell> Partitions<S> {
             (replica.epoch(), replica.position_at(replica.durable()).unwrap_or_else(|| replica.base()))
         } else if let Some(found) = self.dormant.get(&placement) {
             (found.recovered.epoch, found.recovered.last_position())
-        } else if let Some(copy) = self.unreadable.get(&placement) {
+        } else if let Some(copy) = self.unreadable.get(placement) {
             (copy.epoch, copy.last)
         } else {
             return;
@@ -183,7 +187,7 @@ impl<S: Shell> Partitions<S> {
         self.form_no_more(placement);
         self.adopting.remove(&placement);
         self.dormant.remove(&placement);
-        self.unreadable.remove(&placement);
+        self.unreadable.remove(placement);
         self.early.remove(&placement);
         if let Some(mut local) = self.copies.remove(&placement) {
             self.turn.rest(&mut local);
@@ -216,7 +220,7 @@ impl<S: Shell> Turn<S> {
                     "it was made leader and holds a part of the data at most: it was being copied anew".to_owned();
                 return self.damaged.push((local.placement, why));
             }
-            Err(error) => return self.unusable(local, &error),
+            Err(error) => return self.unusable_with(local, &error, Some(row)),
         }
         let others = row.placements.iter().filter(|other| other.id != local.placement);
         let peers: BTreeMap<PlacementId, Peer> = others

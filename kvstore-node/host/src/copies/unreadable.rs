@@ -11,21 +11,18 @@
 
 use crate::copies::local_copy::{Found, LocalCopy};
 use crate::copies::reconcile::Action;
-use crate::copies::unreadable_copy::UnreadableCopy;
+use crate::copies::unreadable_copy::{AliveHeir, UnreadableCopy};
 use crate::operations::refusal::Cause;
 use crate::partitions::Partitions;
 use crate::shell::{At, Observed, Shell};
+use crate::turn::Turn;
 use archon_replica::Position;
-use archon_types::{Fact, NodeId, Partition, PartitionId, PlacementId, ReplicaState, Report, Seq};
-
-/// Pause before the node gives up the next leadership of such a copy, in milliseconds: if no other copy can lead, the
-/// coordinators name this one again at once.
-const RELEASE_PAUSE_MS: u64 = 5_000;
+use archon_types::{Epoch, Fact, Partition, PartitionId, PlacementId, Report, Seq};
 
 impl<S: Shell> Partitions<S> {
     /// Returns the copies with an entry that this version cannot read, with the partition of each.
     pub fn unreadable(&self) -> impl Iterator<Item = (PlacementId, PartitionId)> {
-        self.unreadable.iter().map(|(placement, copy)| (*placement, copy.partition))
+        self.unreadable.iter().map(|(placement, copy)| (placement, copy.partition))
     }
 
     /// Keeps a copy that recovery found with an unreadable entry.
@@ -43,28 +40,35 @@ impl<S: Shell> Partitions<S> {
         self.unreadable.insert(placement, kept(&local));
     }
 
-    /// Stops a copy after the engine refused to read its rows.
-    pub(crate) fn stop_unread(&mut self, placement: PlacementId) {
-        let Some(local) = self.stop_serving(placement, Cause::Unread) else { return };
-        self.turn.shell.observe(local.at(), Observed::Unread);
-        let mut copy = UnreadableCopy { heirs: Some(Vec::new()), ..kept(&local) };
-        if let Some(row) = local.row() {
-            copy.name(row, placement);
+    /// Stops a copy after the engine refused to read its rows, and gives up its leadership. `row` is the row that its
+    /// replica did not get for that reason.
+    pub(crate) fn stop_unread(&mut self, placement: PlacementId, row: Option<&Partition>) {
+        if let Some(local) = self.stop_serving(placement, Cause::Unread) {
+            self.turn.shell.observe(local.at(), Observed::Unread);
+            let mut copy = UnreadableCopy { is_unread: true, ..kept(&local) };
+            if let Some(row) = local.row() {
+                copy.apply_row(row, placement);
+            }
+            self.unreadable.insert(placement, copy);
         }
-        self.unreadable.insert(placement, copy);
-        self.release_unreadable();
+        let Some(copy) = self.unreadable.get_mut(placement) else { return };
+        if let Some(row) = row {
+            copy.apply_row(row, placement);
+        }
+        self.turn.release_unreadable(placement, copy);
     }
 
     /// Keeps a copy that was formed here, after the engine refused to read its rows.
     pub(crate) fn keep_unread(&mut self, placement: PlacementId, at: At, base: Position) {
         self.turn.shell.observe(at, Observed::Unread);
         let copy = UnreadableCopy::new(at.partition, at.epoch, base);
-        self.unreadable.insert(placement, UnreadableCopy { heirs: Some(Vec::new()), ..copy });
+        self.unreadable.insert(placement, UnreadableCopy { is_unread: true, ..copy });
     }
 
     /// Returns whether the engine refuses to read the rows of this node's copy of a partition.
     pub(crate) fn is_unread(&self, partition: PartitionId) -> bool {
-        self.unreadable.values().any(|copy| copy.heirs.is_some() && copy.partition == partition)
+        let mut copies = self.unreadable.placements_of(partition);
+        copies.any(|placement| self.unreadable.get(placement).is_some_and(|copy| copy.is_unread))
     }
 
     fn stop_serving(&mut self, placement: PlacementId, cause: Cause) -> Option<LocalCopy<S>> {
@@ -85,38 +89,55 @@ impl<S: Shell> Partitions<S> {
         else {
             return false;
         };
+        self.decline_row(row, *placement)
+    }
+
+    /// As [`Partitions::decline`], with the row of the duty.
+    pub(crate) fn decline_row(&mut self, row: &Partition, placement: PlacementId) -> bool {
         let Some(copy) = self.unreadable.get_mut(placement) else { return false };
-        copy.name(row, *placement);
-        self.release_unreadable();
+        copy.apply_row(row, placement);
+        self.turn.release_unreadable(placement, copy);
         true
     }
 
-    /// Gives up leaderships of such copies, each once per [`RELEASE_PAUSE_MS`], as far as that helps.
+    /// Gives up the leaderships of such copies that are due.
     pub(crate) fn release_unreadable(&mut self) {
-        let now = self.turn.now;
-        for (placement, copy) in &mut self.unreadable {
-            let Some((epoch, version)) = copy.named.filter(|_| now >= copy.not_before) else { continue };
-            let is_alive = |node: &NodeId| self.turn.shell.peer(*node).is_some_and(|(_, has_failed)| !has_failed);
-            if copy.is_released && copy.heirs.as_ref().is_some_and(|heirs| !heirs.iter().any(is_alive)) {
-                continue;
-            }
-            let (partition, placement) = (copy.partition, *placement);
-            if self.turn.shell.report(Report { partition, placement, epoch, version, fact: Fact::Released }) {
-                (copy.named, copy.is_released) = (None, true);
-                copy.not_before = now.plus(RELEASE_PAUSE_MS);
+        for (placement, copy) in self.unreadable.iter_mut() {
+            self.turn.release_unreadable(placement, copy);
+        }
+    }
+
+    /// Confirms that the copies of a partition that are not served do not lead it in `epoch` and never will: the
+    /// coordinators wait for that, or else until the lease expires.
+    pub(crate) fn confirm_withdrawn(&mut self, partition: PartitionId, epoch: Epoch) {
+        for placement in self.unreadable.placements_of(partition).collect::<Vec<_>>() {
+            if let Some(copy) = self.unreadable.get_mut(placement) {
+                self.turn.report_released(placement, copy, epoch);
             }
         }
     }
 }
 
-impl UnreadableCopy {
-    /// Notes the row, and with it the leadership that it names the copy for.
-    fn name(&mut self, row: &Partition, own: PlacementId) {
-        self.named = (row.leader == Some(own)).then_some((row.epoch, row.version));
-        if let Some(heirs) = &mut self.heirs {
-            let others = row.placements.iter().filter(|other| other.id != own && other.state == ReplicaState::Live);
-            *heirs = others.map(|other| other.node).collect();
+impl<S: Shell> Turn<S> {
+    /// Gives up the leadership that a copy is named for, if that is due.
+    fn release_unreadable(&mut self, placement: PlacementId, copy: &mut UnreadableCopy) {
+        let Some(epoch) = copy.named else { return };
+        if copy.may_release(self.now, &self.alive_heirs(copy)) {
+            self.report_released(placement, copy, epoch);
         }
+    }
+
+    fn report_released(&mut self, placement: PlacementId, copy: &mut UnreadableCopy, epoch: Epoch) {
+        let (partition, version) = (copy.partition, copy.version);
+        let is_reported = self.shell.report(Report { partition, placement, epoch, version, fact: Fact::Released });
+        if is_reported && copy.named == Some(epoch) {
+            copy.record_release(self.now, self.alive_heirs(copy));
+        }
+    }
+
+    fn alive_heirs(&self, copy: &UnreadableCopy) -> Vec<AliveHeir> {
+        let alive = |node| self.shell.peer(node).filter(|(_, has_failed)| !has_failed);
+        copy.heirs.iter().filter_map(|node| alive(*node).map(|(incarnation, _)| (*node, incarnation))).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::test_shell::{
 };
 use archon_kv::{Effect, RowChange, row};
 use archon_replica::{Body, Entry, Message};
-use archon_types::{Epoch, Millis, Version};
+use archon_types::{Epoch, Incarnation, Millis, Placement, ReplicaState, Version};
 
 archon_types::shown_by! {
     UnreadableDamaged => unreadable_entry_leaves_copy_and_log_untouched,
@@ -83,7 +83,7 @@ fn unreadable_copy_releases_leadership_once_per_pause() {
         settle(node);
         facts(node).iter().filter(|fact| matches!(fact, Fact::Released)).count()
     };
-    assert_eq!([1_000, 1_001, 5_999, 6_000].map(|now| named(&mut node, now)), [1, 1, 1, 2]);
+    assert_eq!([1_000, 1_001, 5_999, 6_000, 15_999, 16_000].map(|now| named(&mut node, now)), [1, 1, 1, 2, 2, 3]);
     assert_eq!(node.leading(), 0);
 }
 
@@ -163,6 +163,7 @@ fn new_leader_without_readable_seal_does_not_serve() {
     node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]);
     settle(&mut node);
     assert_eq!((node.shell().began_to_serve, node.leading()), (0, 0));
+    assert!(!facts(&node).contains(&Fact::Online), "{:?}", facts(&node));
     assert_eq!(node.unreadable().collect::<Vec<_>>(), [(OWN, PARTITION)]);
 }
 
@@ -190,4 +191,91 @@ fn formed_copy_without_reads_is_kept_and_not_opened() {
     settle(&mut node);
     assert_eq!(node.unreadable().collect::<Vec<_>>(), [(OTHER, formed)]);
     assert_eq!(node.dormant().count(), 0);
+}
+
+/// Before a replica takes up a leadership, it looks for rows without a log. It never gets the row if that fails.
+#[test]
+fn leadership_that_unread_copy_cannot_take_up_is_released() {
+    let mut node = follower(Broken::default(), follower_row());
+    node.shell_mut().reads_fail = true;
+    let row = Partition { epoch: Epoch::new(2), ..crate::test_shell::row(2, &[(OTHER, ReplicaState::Live)]) };
+    node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]);
+    settle(&mut node);
+    assert_eq!(node.unreadable().collect::<Vec<_>>(), [(OWN, PARTITION)]);
+    let released: Vec<Epoch> = node.shell().reports.iter().map(|report| report.epoch).collect();
+    assert_eq!((released, facts(&node)), (vec![Epoch::new(2)], vec![Fact::Released]));
+}
+
+/// Several copies of a partition may be unread. They would pass the leadership around.
+#[test]
+fn unread_copies_pass_leadership_on_with_growing_pauses() {
+    let (mut node, row) = unread_leader(&[(OTHER, ReplicaState::Live)]);
+    let mut released = Vec::new();
+    for second in 2..1_400 {
+        let mut again = Partition { epoch: Epoch::new(second), version: Version::new(second + 1), ..row.clone() };
+        if second == 1_320 {
+            again.leader = Some(OTHER);
+        }
+        if second == 1_000 {
+            node.shell_mut().peers_incarnation = Incarnation::new(2);
+        }
+        let before = releases(&node);
+        node.begin(Millis::new(second * 1_000));
+        node.duties(LIFE.incarnation, vec![Action::Configure { partition: again, placement: OWN }]);
+        settle(&mut node);
+        if releases(&node) > before {
+            released.push(second);
+        }
+    }
+    // The first one was at 1 s.
+    let (same, registered) = ([6, 16, 36, 76, 156, 316, 616, 916], [1_000, 1_005, 1_015, 1_035, 1_075, 1_155, 1_315]);
+    let served = [1_321, 1_331, 1_351, 1_391];
+    assert_eq!(released, [&same[..], &registered, &served].concat());
+}
+
+/// The coordinators wait for the answer, or else for the end of the lease.
+#[test]
+fn unread_copy_confirms_withdrawn_leadership() {
+    let (mut node, row) = unread_leader(&[(OTHER, ReplicaState::Live)]);
+    let before = releases(&node);
+    let moved = Partition { epoch: Epoch::new(3), version: Version::new(4), leader: Some(OTHER), ..row };
+    node.duties(LIFE.incarnation, vec![Action::Configure { partition: moved, placement: OWN }]);
+    settle(&mut node);
+    assert_eq!(releases(&node), before);
+    node.withdrawn(vec![(PARTITION, Epoch::new(2))]);
+    settle(&mut node);
+    assert_eq!(releases(&node), before + 1);
+    assert_eq!(node.shell().reports.last().map(|report| report.epoch), Some(Epoch::new(2)));
+}
+
+/// The duty may arrive before the log has the copy on disk.
+#[test]
+fn formed_copy_without_reads_is_kept_when_its_duty_arrives() {
+    for fresh in [false, true] {
+        let mut node = serving(Broken::default(), crate::test_shell::row(1, &[]));
+        let opens = |node: &Partitions<TestShell>| {
+            let opened = |write: &&LogWrite| matches!(write, LogWrite::Open(_));
+            node.shell().writes.iter().filter(opened).count()
+        };
+        let before = opens(&node);
+        node.shell_mut().reads_fail = true;
+        let formed = FormedCopy { partition: PartitionId { index: 1, ..PARTITION }, placement: OTHER, at: position(3) };
+        node.adopt(formed);
+        let row = Partition {
+            id: formed.partition,
+            leader: Some(OTHER),
+            placements: vec![Placement { id: OTHER, node: LIFE.node, state: ReplicaState::Live }],
+            ..crate::test_shell::row(2, &[])
+        };
+        node.duties(LIFE.incarnation, vec![Action::Open { partition: row, placement: OTHER, fresh }]);
+        settle(&mut node);
+        assert_eq!(node.unreadable().collect::<Vec<_>>(), [(OTHER, formed.partition)]);
+        assert_eq!((opens(&node), releases(&node)), (before, 1), "{:?}", facts(&node));
+        assert!(!facts(&node).iter().any(|fact| matches!(fact, Fact::Damaged { .. })), "{:?}", facts(&node));
+        // Another attempt to adopt it does not begin its log again.
+        let writes = node.shell().writes.len();
+        node.adopt(formed);
+        settle(&mut node);
+        assert_eq!(node.shell().writes.len(), writes);
+    }
 }

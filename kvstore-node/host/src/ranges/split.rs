@@ -27,7 +27,11 @@ impl<S: Shell> Partitions<S> {
             };
             self.turn.agree(local);
             self.turn.absorb(local);
-            self.turn.form_own(local, taken, |copy| self.dormant.get(&copy).map(|found| found.partition));
+            let held = |copy| {
+                let dormant = self.dormant.get(&copy).map(|found| found.partition);
+                dormant.or_else(|| self.unreadable.get(copy).map(|unreadable| unreadable.partition))
+            };
+            self.turn.form_own(local, taken, held);
             if local.split.is_idle() && local.row().is_none_or(|row| !row.is_reshaped()) {
                 self.turn.splitting.remove(&placement);
             }

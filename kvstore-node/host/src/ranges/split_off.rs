@@ -81,7 +81,8 @@ impl<S: Shell> Partitions<S> {
     /// Takes over a formed copy, unless it is known here already: its log begins at the seal.
     pub fn adopt(&mut self, formed: FormedCopy) {
         let FormedCopy { partition, placement, at } = formed;
-        if self.is_taken(placement) || self.dormant.contains_key(&placement) {
+        let is_kept = self.dormant.contains_key(&placement) || self.unreadable.get(placement).is_some();
+        if is_kept || self.is_taken(placement) {
             return;
         }
         self.turn.shell.log(placement, LogWrite::Begin { partition, epoch: at.epoch, base: at });
