@@ -6,7 +6,7 @@ use crate::{FrameError, FrameReader, FrameWriter, Opening, PartialBudget, Stream
 use archon_proto::guarded::{Guarded, TURNED_AWAY_TIMEOUT, no_place};
 use archon_proto::listen::ACCEPT_AGAIN;
 use archon_security::connection_limit::{CallerKind, ConnectionLimit, Entry, Refusal};
-use archon_security::{Caller, Protocol, Stream, Transport};
+use archon_security::{Caller, Protocol, Role, Stream, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::io;
 use std::sync::Arc;
@@ -122,13 +122,18 @@ pub async fn route<F: Future<Output = ()>>(
             Ok(()) => serve(caller, kind, reader, writer).await,
             Err(detail) => end_stream(Err(FrameError::Refused(detail)), writer).await,
         },
-        // Members repeat it as long as their versions differ; strangers must not fill the log in plaintext.
-        Some(Err(FrameError::Refused(why))) if caller.identity.is_some() => {
+        // Members repeat it, with pauses, as long as their versions differ. Others must not fill the log.
+        Some(Err(FrameError::Refused(why))) if is_member(&caller) => {
             tracing::warn!(message = %why.message, "a member of another version is refused");
         }
         Some(Err(error)) => tracing::debug!(%error, "a connection is not a stream"),
         None => {}
     }
+}
+
+/// Returns whether a caller has the certificate of a node or a coordinator.
+fn is_member(caller: &Caller) -> bool {
+    caller.identity.as_ref().is_some_and(|identity| matches!(identity.role(), Role::Node | Role::Coordinator))
 }
 
 /// Checks that a caller may open a stream, and that there is a place for it.
