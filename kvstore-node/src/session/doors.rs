@@ -101,8 +101,7 @@ async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Kn
         Ok(Err(FrameError::Connect { source, .. })) if source.kind() == io::ErrorKind::TimedOut => {
             Err(DoorFailure::Silent)
         }
-        // Overload is an answer, and another node would be no less busy.
-        Ok(Err(error)) if is_busy(&error) => Ok(()),
+        Ok(Err(error)) if is_answer(&error) => Ok(()),
         Ok(Err(error)) => {
             tracing::debug!(%error, node = node.name, "a node is unreachable");
             Err(DoorFailure::Refused)
@@ -112,12 +111,13 @@ async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Kn
     Knock { node: node.id, incarnation: node.incarnation, began, ended: shared.clock.now(), outcome }
 }
 
-/// Returns whether a node is busy rather than unreachable: it answers so, or it accepts the connection and closes it. A
-/// full node does that during the TLS handshake, as it cannot send an error before. A port without a process refuses
-/// instead.
-fn is_busy(error: &FrameError) -> bool {
+/// Returns whether a node is reachable although it does not answer the ping: it is busy, and another node would be no less
+/// busy; it refuses this node, for example because their versions differ, but may serve clients; or it accepts the
+/// connection and closes it. A full node does the last during the TLS handshake, as it cannot send an error before. A port
+/// without a process refuses the connection instead.
+fn is_answer(error: &FrameError) -> bool {
     match error {
-        FrameError::Refused(detail) => detail.kind == ErrorKind::Overloaded,
+        FrameError::Refused(detail) => matches!(detail.kind, ErrorKind::Overloaded | ErrorKind::Refused),
         FrameError::Closed => true,
         FrameError::Connect { source: error, .. } | FrameError::Io(error) => matches!(
             error.kind(),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn full_node_is_busy_and_closed_port_is_not() {
+    async fn full_node_is_reachable_and_closed_port_is_not() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let closing = tokio::spawn(async move {
@@ -171,10 +171,18 @@ mod tests {
             listener
         });
         let error = probed(address.clone()).await;
-        assert!(is_busy(&error), "{error:?}");
+        assert!(is_answer(&error), "{error:?}");
         drop(closing.await.unwrap());
         let error = probed(address).await;
-        assert!(!is_busy(&error), "{error:?}");
-        assert!(!is_busy(&FrameError::Silent(Duration::from_secs(1))));
+        assert!(!is_answer(&error), "{error:?}");
+        assert!(!is_answer(&FrameError::Silent(Duration::from_secs(1))));
+    }
+
+    #[test]
+    fn node_that_refuses_another_version_is_reachable() {
+        let refused = |kind| FrameError::Refused(archon_types::ErrorDetail::new(kind, "run the same version"));
+        assert!(is_answer(&refused(ErrorKind::Refused)));
+        assert!(!is_answer(&refused(ErrorKind::WrongNode)), "another process has its address");
+        assert!(!is_answer(&refused(ErrorKind::ShuttingDown)));
     }
 }
