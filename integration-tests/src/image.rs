@@ -100,9 +100,11 @@ impl DiskImage {
 
     /// Checks that no loop device has the file any longer: a mount would use that device again.
     fn check_detached(&self) -> Result<(), String> {
+        // The system names files by their real path.
+        let file = self.file.canonicalize().map_err(|error| format!("{}: {error}", self.file.display()))?;
         for device in fs::read_dir("/sys/block").into_iter().flatten().flatten().map(|entry| entry.path()) {
             let backing = fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
-            if Path::new(backing.trim_end()) == self.file {
+            if Path::new(backing.trim_end()) == file {
                 return Err(format!("{} is still attached to {}", self.file.display(), device.display()));
             }
         }
