@@ -47,6 +47,10 @@ coverage! {
     expired,
     /// Copies stopped at an entry that their version cannot read.
     unreadable,
+    /// Engines that began to refuse all accesses.
+    engines_refusing,
+    /// Copies stopped because the engine refused to read their rows.
+    unread,
     /// Changes of the quorum begun.
     quorum_changes,
     /// Of these, the completed ones.

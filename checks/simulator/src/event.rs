@@ -296,6 +296,13 @@ pub(crate) enum Event {
     RestartSession {
         coordinator: usize,
     },
+    /// A machine's engine begins to refuse all accesses, at times.
+    RefuseReads,
+    /// The process opens its engine again, and starts anew for that.
+    OpenEngine {
+        host: usize,
+        boot: u64,
+    },
     /// A deposed coordinator learns of the newer term.
     Depose {
         coordinator: usize,

@@ -31,6 +31,7 @@ impl World {
         self.upgrade_everybody();
         self.one_stays_away();
         self.open_doors();
+        self.open_engines();
         for host in 0..self.hosts.len() {
             self.hosts[host].paused_until = truth;
             self.hosts[host].deaf_until = truth;

@@ -46,6 +46,9 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         if world.plan.restarts {
             world.after(begin, Event::Restarts);
         }
+        if world.plan.refuses_reads {
+            world.after(begin, Event::RefuseReads);
+        }
         if world.plan.upgrades {
             world.after(begin, Event::Upgrade);
         }

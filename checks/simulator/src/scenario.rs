@@ -100,6 +100,8 @@ pub struct Scenario {
     pub changes_quorum: bool,
     /// True if sessions of the leading coordinator end and begin again within its term.
     pub restarts: bool,
+    /// True if engines refuse all accesses for a while.
+    pub refuses_reads: bool,
     /// True if nodes relay each other's heartbeats.
     pub relays: bool,
     /// True if nodes probe each other.
@@ -186,7 +188,7 @@ fn restarts(seed: u64) -> bool {
 }
 
 /// Seeds from there on up to here have values that expire.
-const EXPIRIES_END: u64 = 1_000_000_000;
+const EXPIRIES_END: u64 = 950_000_000;
 
 /// Returns whether clients of this seed write values that expire.
 fn expires(seed: u64) -> bool {
@@ -201,6 +203,25 @@ fn of_expiries(seed: u64) -> Option<Theme> {
 /// Returns the theme of a seed in which they do: one in three keeps its own theme.
 fn of_restarts(seed: u64) -> Option<Theme> {
     (seed < RESTARTS_END && restarts(seed) && !seed.is_multiple_of(3)).then_some(Theme::Leases)
+}
+
+/// Seeds from there on up to here are about engines that refuse reads.
+const REFUSING_END: u64 = 1_000_000_000;
+
+/// Returns whether engines of this seed refuse all accesses for a while.
+fn refuses_reads(seed: u64) -> bool {
+    is_of(EXPIRIES_END..REFUSING_END, 0x0E26_12ED, seed)
+}
+
+/// Returns the theme of a seed in which they do: keys are split off and merged, as a leader must know what its log gave
+/// away (rule 35). One in three keeps its own theme.
+fn of_refused_reads(seed: u64) -> Option<Theme> {
+    match seed % 3 {
+        _ if !(EXPIRIES_END..REFUSING_END).contains(&seed) => None,
+        0 => Some(Theme::Splits),
+        1 => Some(Theme::Merges),
+        _ => None,
+    }
 }
 
 /// Returns the theme of a seed with probes: one in three keeps its own theme.
@@ -285,12 +306,8 @@ impl Scenario {
             2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
-        let theme = of_ranges(seed)
-            .or(of_relays(seed))
-            .or(of_doors(seed))
-            .or(of_restarts(seed))
-            .or(of_expiries(seed))
-            .unwrap_or(theme);
+        let of_feature = of_ranges(seed).or(of_relays(seed)).or(of_doors(seed)).or(of_restarts(seed));
+        let theme = of_feature.or(of_expiries(seed)).or(of_refused_reads(seed)).unwrap_or(theme);
         // Of four copies two may be dropped, so that two sides can separate (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
@@ -345,6 +362,7 @@ impl Scenario {
             upgrades: false,
             changes_quorum: false,
             restarts: restarts(seed),
+            refuses_reads: refuses_reads(seed),
             relays: false,
             doors: false,
             carries_few: false,

@@ -6,7 +6,7 @@ use crate::client::calls::Client;
 use crate::coordinator::quorum::Quorum;
 use crate::coverage::Coverage;
 use crate::event::{CoordinatorMessage, Event};
-use crate::faults::parts::{Doors, Relays, Restarter};
+use crate::faults::parts::{Doors, Engines, Relays, Restarter};
 use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
 use crate::network::{End, Network};
@@ -35,6 +35,7 @@ pub(crate) struct World {
     pub(crate) relays: Relays,
     pub(crate) restarter: Restarter,
     pub(crate) doors: Doors,
+    pub(crate) engines: Engines,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -98,6 +99,7 @@ impl World {
             relays: Relays::new(plan.seed),
             restarter: Restarter::new(plan.seed),
             doors: Doors::new(plan.seed),
+            engines: Engines::new(plan.seed),
             plan,
         };
         world.checks.entry_limit = Some(world.plan.entry_limit);
@@ -207,6 +209,8 @@ impl World {
             Event::Elect => self.elect_coordinator(),
             Event::Restarts => self.restart_now_and_then(),
             Event::RestartSession { coordinator } => self.restart_session(coordinator),
+            Event::RefuseReads => self.refuse_reads_now_and_then(),
+            Event::OpenEngine { host, boot } => self.open_engine(host, boot),
             Event::Depose { coordinator } => self.depose(coordinator),
             Event::MemberMessage { coordinator, host, message } => self.on_member_message(coordinator, host, message),
             Event::CoordinatorMessage { host, message: CoordinatorMessage::Coordinators { by, named } } => {

@@ -1,6 +1,7 @@
 //! Faults, drawn one after the other during the fault period.
 
 pub(crate) mod doors;
+mod engines;
 pub(crate) mod parts;
 mod quorum_faults;
 pub(crate) mod relays;

@@ -48,3 +48,16 @@ impl Restarter {
         Self { random: Random::new(seed ^ 0x5E55_1045) }
     }
 }
+
+/// State of the engines that refuse reads.
+#[derive(Debug)]
+pub(crate) struct Engines {
+    /// Separate generator for features of some seeds, so that other seeds do not change.
+    pub(crate) random: Random,
+}
+
+impl Engines {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed ^ 0x0E26_12E5) }
+    }
+}

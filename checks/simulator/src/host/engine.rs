@@ -12,11 +12,19 @@ struct Inner {
     rows: Rows,
     durable: Rows,
     unsynced: Vec<Change>,
+    /// A write met a full disk: everything is refused until the engine is opened again.
+    refuses: bool,
 }
 
 /// One node's engine.
 #[derive(Debug, Default)]
 pub(crate) struct SimEngine(Mutex<Inner>);
+
+/// Error of an engine that refuses everything.
+fn refusal() -> EngineError {
+    let source = std::io::ErrorKind::QuotaExceeded.into();
+    EngineError::Io { directory: "simulated".into(), what: "access a row", source }
+}
 
 impl Clone for SimEngine {
     fn clone(&self) -> Self {
@@ -27,6 +35,25 @@ impl Clone for SimEngine {
 impl SimEngine {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the engine refuse everything until it is opened again, as after a write that met a full disk.
+    pub(crate) fn refuse(&self) {
+        self.inner().refuses = true;
+    }
+
+    /// Opens the engine again.
+    pub(crate) fn open(&self) {
+        self.inner().refuses = false;
+    }
+
+    pub(crate) fn refuses(&self) -> bool {
+        self.inner().refuses
+    }
+
+    fn opened(&self) -> Result<MutexGuard<'_, Inner>, EngineError> {
+        let inner = self.inner();
+        if inner.refuses { Err(refusal()) } else { Ok(inner) }
     }
 
     /// Simulates a power loss, or a kill during a write: any part of the unsynced data is lost, in any order.
@@ -51,7 +78,7 @@ fn put(rows: &mut Rows, change: &Change) {
 
 impl Engine for SimEngine {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        Ok(self.inner().rows.get(&(space, Bytes::copy_from_slice(key))).cloned())
+        Ok(self.opened()?.rows.get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
     fn page(
@@ -61,11 +88,11 @@ impl Engine for SimEngine {
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
-        Ok(page_of(&self.inner().rows, space, keys, order, limit))
+        Ok(page_of(&self.opened()?.rows, space, keys, order, limit))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
-        let mut inner = self.inner();
+        let mut inner = self.opened()?;
         for change in changes {
             archon_kv::engine::check_size(&change.key, change.value.as_deref())?;
             put(&mut inner.rows, change);
@@ -75,7 +102,7 @@ impl Engine for SimEngine {
     }
 
     fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
-        let mut inner = self.inner();
+        let mut inner = self.opened()?;
         let (removed, cleared) = cleared_of(&inner.rows, space, keys, rows_max);
         for key in removed {
             let change = Change { space, key, value: None };
@@ -86,13 +113,13 @@ impl Engine for SimEngine {
     }
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
-        let mut spaces: Vec<PlacementId> = self.inner().rows.keys().map(|(space, _)| *space).collect();
+        let mut spaces: Vec<PlacementId> = self.opened()?.rows.keys().map(|(space, _)| *space).collect();
         spaces.dedup();
         Ok(spaces)
     }
 
     fn sync(&self) -> Result<(), EngineError> {
-        let mut inner = self.inner();
+        let mut inner = self.opened()?;
         for change in std::mem::take(&mut inner.unsynced) {
             put(&mut inner.durable, &change);
         }

@@ -20,6 +20,10 @@ impl World {
         if self.hosts[host].process.as_ref().is_none_or(|process| process.boot != boot) {
             return;
         }
+        if self.hosts[host].disk.engine.refuses() {
+            // The flusher waits for space, and then opens the engine again.
+            return self.after(self.plan.unit_ms(), Event::Flush { host, boot });
+        }
         self.drive(host, |partitions| partitions.each(flush));
         self.form_copies(host);
         let sync = self.random.permille(350);

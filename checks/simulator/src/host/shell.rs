@@ -407,7 +407,10 @@ impl Shell for MachineShell {
     }
 
     fn fail(&mut self, at: At, error: &ViewError) {
-        self.effects.push(Effect::Alarm(at.partition, error.to_string()));
+        // An engine that refuses reads for a while is no alarm.
+        if !self.disk.engine.refuses() {
+            self.effects.push(Effect::Alarm(at.partition, error.to_string()));
+        }
     }
 
     fn ticked(&mut self, _: &mut LocalCopy<Self>, _: Millis) {}
@@ -468,6 +471,7 @@ impl Shell for MachineShell {
                 self.effects.push(Effect::Damaged(at));
             }
             Observed::Unreadable(_) => seen.unreadable += 1,
+            Observed::Unread => seen.unread += 1,
             Observed::Pulling(_) => seen.copies += 1,
             Observed::Copied(_) => seen.copies_done += 1,
             Observed::LogNotKept(_) => seen.logs_not_kept += 1,
@@ -476,8 +480,6 @@ impl Shell for MachineShell {
             Observed::Resting
             | Observed::Unheld(_)
             | Observed::SetAside
-            // An alarm already.
-            | Observed::Unread
             | Observed::PullingAgain
             | Observed::CopyStopped => {}
         }

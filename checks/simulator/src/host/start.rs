@@ -102,6 +102,7 @@ impl World {
         let unsynced = self.breaks(ShellMutant::UnsyncedTail);
         let machine = &mut self.hosts[host];
         machine.boots += 1;
+        machine.disk.engine.open();
         if !machine.disk.cached.is_empty() {
             self.coverage.cached_tails += 1;
         }

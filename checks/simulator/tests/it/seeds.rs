@@ -8,8 +8,8 @@ use std::sync::mpsc;
 const SEEDS: u64 = 300;
 
 /// First seeds about splits, merges, recoveries of the coordinators, upgrades, changes of the quorum, relays,
-/// reachability, ending sessions and values that expire; a third as many are run of each.
-const OTHERS_FROM: [u64; 9] = [
+/// reachability, ending sessions, values that expire and engines that refuse reads; a third as many are run of each.
+const OTHERS_FROM: [u64; 10] = [
     100_000_000,
     200_000_000,
     300_000_000,
@@ -19,6 +19,7 @@ const OTHERS_FROM: [u64; 9] = [
     700_000_000,
     800_000_000,
     900_000_000,
+    950_000_000,
 ];
 
 /// Seeds with a rare event, one in hundreds: a cut-off side answers after its writes were discarded.
