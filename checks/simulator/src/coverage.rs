@@ -47,7 +47,7 @@ coverage! {
     expired,
     /// Copies stopped at an entry that their version cannot read.
     unreadable,
-    /// Engines that began to refuse all accesses.
+    /// Engines that began to refuse accesses.
     engines_refusing,
     /// Copies stopped because the engine refused to read their rows.
     unread,

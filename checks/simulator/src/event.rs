@@ -296,7 +296,7 @@ pub(crate) enum Event {
     RestartSession {
         coordinator: usize,
     },
-    /// A machine's engine begins to refuse all accesses, at times.
+    /// A machine's engine begins to refuse accesses, at times.
     RefuseReads,
     /// The process opens its engine again, and starts anew for that.
     OpenEngine {

@@ -17,7 +17,7 @@
 //! | `client`, `faults`, `themes`, `heal` | clients, faults by chance and on purpose, and their end |
 //! | `relays` | faults of relays, and the final checks of them |
 //! | `restarts` | sessions that end and begin again within one Raft term; only in some seeds |
-//! | `engines` | engines that refuse all accesses until they are opened again; only in some seeds |
+//! | `engines` | engines that refuse accesses until they are opened again; only in some seeds |
 //! | `strays`, `drops`, `operator` | features of some seeds: stray leaderships, dropped tables, accepted losses |
 //! | `check/` | properties that must hold, one per file |
 //! | `coverage`, `trace`, `run`, `base` | coverage, the verdict, and the first seeds of long runs |

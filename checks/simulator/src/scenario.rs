@@ -100,7 +100,7 @@ pub struct Scenario {
     pub changes_quorum: bool,
     /// True if sessions of the leading coordinator end and begin again within its term.
     pub restarts: bool,
-    /// True if engines refuse all accesses for a while.
+    /// True if engines refuse accesses for a while.
     pub refuses_reads: bool,
     /// True if nodes relay each other's heartbeats.
     pub relays: bool,
@@ -208,7 +208,7 @@ fn of_restarts(seed: u64) -> Option<Theme> {
 /// Seeds from there on up to here are about engines that refuse reads.
 const REFUSING_END: u64 = 1_000_000_000;
 
-/// Returns whether engines of this seed refuse all accesses for a while.
+/// Returns whether engines of this seed refuse accesses for a while.
 fn refuses_reads(seed: u64) -> bool {
     is_of(EXPIRIES_END..REFUSING_END, 0x0E26_12ED, seed)
 }

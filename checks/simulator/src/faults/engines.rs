@@ -1,11 +1,11 @@
-//! Engines that refuse all accesses for a while, as after a write that met a full disk. The log still takes writes. Once
-//! there is space, the process opens its engine again, for which it begins another incarnation.
+//! Engines that refuse all but some reads for a while, as after a write that met a full disk. The log still takes writes.
+//! Once there is space, the process opens its engine again, for which it begins another incarnation.
 
 use crate::event::Event;
 use crate::world::World;
 
 impl World {
-    /// Has the engine of a running process refuse everything, at times.
+    /// Has the engine of a running process refuse accesses, at times.
     pub(crate) fn refuse_reads_now_and_then(&mut self) {
         if self.healing {
             return;
@@ -18,9 +18,9 @@ impl World {
         let machine = &self.hosts[host];
         let Some(process) = machine.process.as_ref().filter(|_| !machine.disk.engine.refuses()) else { return };
         let boot = process.boot;
-        machine.disk.engine.refuse();
+        machine.disk.engine.refuse(&mut self.engines.random);
         self.coverage.engines_refusing += 1;
-        self.note(|| format!("the engine of host {host} refuses everything for {lasts}"));
+        self.note(|| format!("the engine of host {host} refuses accesses for {lasts}"));
         self.after(lasts, Event::OpenEngine { host, boot });
     }
 

@@ -12,15 +12,16 @@ struct Inner {
     rows: Rows,
     durable: Rows,
     unsynced: Vec<Change>,
-    /// A write met a full disk: everything is refused until the engine is opened again.
-    refuses: bool,
+    /// A write met a full disk: until the engine is opened again, it refuses all but reads of some rows, which it has in
+    /// memory. This number determines them.
+    refuses: Option<u64>,
 }
 
 /// One node's engine.
 #[derive(Debug, Default)]
 pub(crate) struct SimEngine(Mutex<Inner>);
 
-/// Error of an engine that refuses everything.
+/// Error of an engine that refuses an access.
 fn refusal() -> EngineError {
     let source = std::io::ErrorKind::QuotaExceeded.into();
     EngineError::Io { directory: "simulated".into(), what: "access a row", source }
@@ -37,23 +38,23 @@ impl SimEngine {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the engine refuse everything until it is opened again, as after a write that met a full disk.
-    pub(crate) fn refuse(&self) {
-        self.inner().refuses = true;
+    /// Has the engine refuse all but reads of some rows until it is opened again, as after a write that met a full disk.
+    pub(crate) fn refuse(&self, random: &mut Random) {
+        self.inner().refuses = Some(random.next());
     }
 
     /// Opens the engine again.
     pub(crate) fn open(&self) {
-        self.inner().refuses = false;
+        self.inner().refuses = None;
     }
 
     pub(crate) fn refuses(&self) -> bool {
-        self.inner().refuses
+        self.inner().refuses.is_some()
     }
 
     fn opened(&self) -> Result<MutexGuard<'_, Inner>, EngineError> {
         let inner = self.inner();
-        if inner.refuses { Err(refusal()) } else { Ok(inner) }
+        if inner.refuses.is_some() { Err(refusal()) } else { Ok(inner) }
     }
 
     /// Simulates a power loss, or a kill during a write: any part of the unsynced data is lost, in any order.
@@ -68,6 +69,13 @@ impl SimEngine {
     }
 }
 
+/// Returns whether an engine that refuses others answers reads of this row: none, all, or a part of the rows.
+fn is_in_memory(number: u64, space: PlacementId, key: &[u8]) -> bool {
+    let mixed =
+        key.iter().fold(number ^ space.get(), |mixed, byte| (mixed ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    Random::new(mixed).below(4) < number % 5
+}
+
 fn put(rows: &mut Rows, change: &Change) {
     let key = (change.space, change.key.clone());
     match &change.value {
@@ -78,7 +86,11 @@ fn put(rows: &mut Rows, change: &Change) {
 
 impl Engine for SimEngine {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        Ok(self.opened()?.rows.get(&(space, Bytes::copy_from_slice(key))).cloned())
+        let inner = self.inner();
+        if inner.refuses.is_some_and(|number| !is_in_memory(number, space, key)) {
+            return Err(refusal());
+        }
+        Ok(inner.rows.get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
     fn page(
