@@ -298,7 +298,7 @@ pub(crate) enum Event {
     },
     /// A machine's engine begins to refuse accesses, at times.
     RefuseReads,
-    /// The process opens its engine again, and starts anew for that.
+    /// The process opens its engine again, in another incarnation.
     OpenEngine {
         host: usize,
         boot: u64,
