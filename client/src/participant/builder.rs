@@ -21,6 +21,8 @@ pub(super) struct Config {
     pub(super) served: Served,
     /// Time-out of the first registration.
     pub(super) timeout: Duration,
+    /// Time that a loss takes to reach the service.
+    pub(super) loss_delay: Duration,
 }
 
 /// Configuration of a [`Participant`], created by [`Participant::builder`].
@@ -40,6 +42,7 @@ impl ParticipantBuilder {
             traits: NodeTraits::default(),
             served: Served { tables: Vec::new(), timing: None },
             timeout: Duration::from_secs(30),
+            loss_delay: Duration::ZERO,
         };
         Self { config }
     }
@@ -127,6 +130,15 @@ impl ParticipantBuilder {
     /// Sets the time-out of [`Self::start`]; default 30 s.
     pub fn start_within(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
+        self
+    }
+
+    /// Sets the longest time after [`Callbacks::lost`] for which the service may still act for the partition; default
+    /// zero. A service in another process learns of a loss later than this one. A partition can be lost before its
+    /// lease ends, for example if an operator withdraws it, and the next owner then begins once the loss is reported.
+    /// After such a loss the participant sends no reports for this time.
+    pub fn loss_delay(mut self, delay: Duration) -> Self {
+        self.config.loss_delay = delay;
         self
     }
 

@@ -5,6 +5,7 @@ use archon_member::Acquired;
 use archon_types::{Epoch, PartitionId};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A partition owned by a participant in an epoch. It is valid while a lease covers it, so call [`Grant::check`]
 /// before each use.
@@ -62,6 +63,18 @@ impl Grant {
     pub fn check(&self) -> Result<Epoch, Lost> {
         let Acquired { partition, epoch, .. } = self.acquired;
         if self.shared.check(self.acquired) { Ok(epoch) } else { Err(Lost { partition, epoch }) }
+    }
+
+    /// Returns the remaining time of the participant's lease, zero without one. No grant of this participant outlives
+    /// it unless a heartbeat extends it; a partition can be lost before.
+    pub fn lease_left(&self) -> Duration {
+        self.shared.lease_left()
+    }
+
+    /// Returns the time that [`super::Callbacks::release`] has at a hand-over: eight failure time-outs of the
+    /// participant.
+    pub fn hand_over_limit(&self) -> Duration {
+        self.shared.hand_over_limit()
     }
 }
 

@@ -4,6 +4,7 @@ mod builder;
 mod callback_runner;
 mod callbacks;
 mod grant;
+mod held_reports;
 mod load;
 mod relays;
 mod session;

@@ -79,6 +79,7 @@ impl Session {
             shared.decide(|decides, now| decides.begin_life(node, incarnation, now));
             shared.phase.send_replace(Phase::Registered);
             let timing = shared.config.served.timing.unwrap_or(settings.timing);
+            shared.set_failure_timeout(timing.failure_timeout_ms);
             let relays = Relays::new(timing.heartbeat_ms, settings.timing.heartbeat_ms);
             let end = tokio::select! {
                 end = self.heartbeats(member, key, timing, &relays) => end,

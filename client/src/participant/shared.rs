@@ -1,6 +1,7 @@
 //! State shared by the parts of a participant.
 
 use super::builder::Config;
+use super::held_reports::HeldReports;
 use super::load::ServiceLoad;
 use super::stats::Counters;
 use crate::measure::ParticipantMeasures;
@@ -10,11 +11,17 @@ use archon_session::{BootClock, Clock, Facts};
 use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Report, TABLES_SERVED_MAX, TableId};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum number of cached table names: those served now, and as many dropped ones.
 const TABLES_KNOWN_MAX: usize = 2 * TABLES_SERVED_MAX;
+
+/// Failure time-outs that coordinators wait for a release.
+const RELEASE_TIMEOUTS: u64 = 8;
 
 /// Phase of a participant's session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +45,8 @@ pub(super) struct Shared {
     effects: mpsc::UnboundedSender<Effect>,
     /// Notified when reports are queued.
     facts: Notify,
+    held_reports: Mutex<HeldReports>,
+    failure_timeout_ms: AtomicU64,
     /// Changes with each decision.
     decided: watch::Sender<()>,
     pub(super) phase: watch::Sender<Phase>,
@@ -60,6 +69,8 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(config: Config, effects: mpsc::UnboundedSender<Effect>) -> Self {
         Self {
+            held_reports: Mutex::new(HeldReports::new(config.loss_delay)),
+            failure_timeout_ms: AtomicU64::new(0),
             config,
             clock: BootClock,
             decides: Mutex::new(Participation::new(Broken::default())),
@@ -82,10 +93,14 @@ impl Shared {
     /// Makes a decision, publishes the owned partitions, and then passes on the resulting requests.
     pub(super) fn decide<T>(&self, change: impl FnOnce(&mut Participation, Millis) -> T) -> T {
         let mut decides = self.decides.lock();
-        let result = change(&mut decides, self.clock.now());
+        let now = self.clock.now();
+        let result = change(&mut decides, now);
         self.holdings.store(Arc::new(decides.holdings().clone()));
         self.measures.decided(decides.holdings(), || self.clock.now());
         while let Some(effect) = decides.next_effect() {
+            if matches!(effect, Effect::Lost(_)) {
+                self.held_reports.lock().hold(decides.holdings().until(), now);
+            }
             // The callback task ends after the session, so no request is lost.
             let _ = self.effects.send(effect);
         }
@@ -178,10 +193,34 @@ impl Shared {
     pub(super) fn lease_until(&self) -> Option<Millis> {
         self.holdings.load().until()
     }
+
+    /// Returns the remaining time of the lease, zero without one.
+    pub(super) fn lease_left(&self) -> Duration {
+        let until = self.lease_until();
+        Duration::from_millis(until.map_or(0, |until| until.since(self.clock.now())))
+    }
+
+    /// Sets the failure time-out of the participant, once it is registered.
+    pub(super) fn set_failure_timeout(&self, millis: u64) {
+        self.failure_timeout_ms.store(millis, Ordering::Relaxed);
+    }
+
+    /// Returns the time that coordinators wait for a release at a hand-over.
+    pub(super) fn hand_over_limit(&self) -> Duration {
+        Duration::from_millis(self.failure_timeout_ms.load(Ordering::Relaxed).saturating_mul(RELEASE_TIMEOUTS))
+    }
+
+    /// Returns the time for which reports are held back.
+    fn reports_held_for(&self) -> Duration {
+        self.held_reports.lock().held_for(self.clock.now())
+    }
 }
 
 impl Facts for Shared {
     fn peek(&self, count: usize) -> Vec<Report> {
+        if !self.reports_held_for().is_zero() {
+            return Vec::new();
+        }
         self.look(|decides| decides.reports(count))
     }
 
@@ -190,6 +229,10 @@ impl Facts for Shared {
     }
 
     async fn filled(&self) {
-        self.facts.notified().await;
+        let held = self.reports_held_for();
+        tokio::select! {
+            () = self.facts.notified() => {}
+            () = sleep(held), if !held.is_zero() => {}
+        }
     }
 }
