@@ -78,7 +78,11 @@ pub(crate) fn builder(connection: &Connection) -> Result<archon_client::ClientBu
     Ok(builder.timeout(connection.timeout).transport(transport))
 }
 
-fn endpoints(connection: &Connection, transport: &Transport) -> Result<Vec<String>, Failure> {
+/// Returns the coordinators' addresses.
+///
+/// # Errors
+/// None is given, or one beyond this machine without TLS or `--insecure`.
+pub(crate) fn endpoints(connection: &Connection, transport: &Transport) -> Result<Vec<String>, Failure> {
     if connection.coordinators.is_empty() {
         return Err(Failure::usage(
             "no coordinator is named",

@@ -80,6 +80,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         Verb::Coordinator(args) => serve::coordinator(&args, &connection),
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
+        Verb::Participant(args) => serve::participant(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),
         Verb::Bench(args) => bench::run(&args, &connection),
         verb => {
@@ -164,6 +165,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         | Verb::Doctor(_)
         | Verb::Kv(_)
         | Verb::Node(_)
+        | Verb::Participant(_)
         | Verb::Version => Err(Failure::failed("this verb does not ask the quorum")),
     }
 }

@@ -12,6 +12,7 @@ mod hints;
 mod kv;
 mod orders;
 pub(crate) mod parse;
+mod participant;
 mod partitions;
 mod quorum;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use kv::{ExportArgs, ImportArgs, KvArgs, KvVerb, RowFormat, ScanArgs};
 pub(crate) use orders::*;
 pub(crate) use parse::{address, duration, engine, listen, memory, name, peer};
+pub(crate) use participant::ParticipantArgs;
 pub(crate) use partitions::*;
 pub(crate) use quorum::*;
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate, spoken};
@@ -191,6 +193,23 @@ Example of a file:
   coordinators = [\"127.0.0.1:7101\", \"127.0.0.1:7102\", \"127.0.0.1:7103\"]
   data_dir = \"/var/lib/archon/athens\"")]
     Node(NodeArgs),
+
+    /// Run an agent beside a service in any language: it owns partitions of lease tables for the service.
+    ///
+    /// The agent is a participant of the cluster: it holds session, heartbeats and leases, and informs the service
+    /// over HTTP, on this machine only, which partitions to acquire, to release, or to give up for lost
+    /// (docs/reference/agent.md). It joins the cluster when the service connects, and leaves it when the service is
+    /// gone.
+    ///
+    /// SIGTERM and Ctrl-C let the service release its partitions, and then end the agent. A second signal, at least a
+    /// second later, stops at once.
+    #[command(after_help = "\
+Examples:
+  archon table create jobs --partitions 64 --lease
+  archon participant --table jobs --name w1 --address 10.0.0.7:8080
+  archon participant --table jobs --name w1 --address 10.0.0.7:8080 --listen unix:/run/w1/agent.sock
+  curl 127.0.0.1:7700/v1/where/customer-17")]
+    Participant(ParticipantArgs),
 
     /// Show the state of the cluster: leader, quorum, nodes, skew, moves, and what blocks it.
     #[command(after_help = "\

@@ -10,5 +10,5 @@ pub(crate) mod settings;
 #[cfg(test)]
 mod settings_tests;
 
-pub(crate) use run::{coordinator, node, other_address};
+pub(crate) use run::{coordinator, node, other_address, participant};
 pub(crate) use settings::{allowed, transport};

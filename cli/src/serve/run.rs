@@ -4,9 +4,11 @@ use super::files;
 use super::log::{self, Log};
 use super::service_manager::{ReadyWhen, ServiceManager};
 use super::settings::{CoordinatorSettings, node_config};
-use crate::args::{Connection, CoordinatorArgs, NodeArgs};
+use crate::args::{Connection, CoordinatorArgs, NodeArgs, ParticipantArgs};
+use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::stalls;
+use archon_agent::{Agent, AgentConfig, AgentError};
 use archon_console::{Console, ConsoleConfig};
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, FirstStart, IdentityError};
 use archon_kvstore_node::engine::EngineError;
@@ -93,6 +95,52 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
             archon_kvstore_node::run(config, stop.clone(), listening).await.map_err(node_failure)
         })
     })
+}
+
+/// `archon participant`
+pub(crate) fn participant(args: &ParticipantArgs, connection: &Connection) -> Result<Exit, Failure> {
+    keep_private();
+    let log = log::start(&args.log, "archon-participant")?;
+    end_with_parent()?;
+    let resolve = || agent_config(args, connection);
+    let deadline = |config: &AgentConfig| config.stop_limit + archon_agent::FAREWELL;
+    serve(&log, resolve, deadline, |config, stop, _| {
+        Ok(async move {
+            let agent = Agent::listen(config).await.map_err(agent_failure)?;
+            tracing::info!(address = agent.address(), "the agent waits for its service");
+            agent.run(stop).await.map_err(agent_failure)
+        })
+    })
+}
+
+fn agent_config(args: &ParticipantArgs, connection: &Connection) -> Result<AgentConfig, Failure> {
+    let transport = connect::transport(connection)?;
+    Ok(AgentConfig {
+        coordinators: connect::endpoints(connection, &transport)?,
+        transport,
+        tables: args.tables.clone(),
+        name: args.name.clone(),
+        address: args.address.clone(),
+        weight: args.weight,
+        partitions_max: args.partitions_max,
+        zone: args.zone.clone(),
+        timing: None,
+        listen: args.listen.clone(),
+        service_lease: args.service_lease,
+        stop_limit: args.stop_within,
+    })
+}
+
+fn agent_failure(error: AgentError) -> Failure {
+    match error {
+        AgentError::NotLoopback(_) => Failure::new(Exit::Usage, error.to_string()),
+        AgentError::Socket { .. } => Failure::failed(error.to_string()),
+        AgentError::Listen { ref source, .. } => {
+            let remedy = listen_remedy("--listen", source);
+            Failure::failed(error.to_string()).with_remedy(remedy)
+        }
+        AgentError::Refused(error) => error.into(),
+    }
 }
 
 /// Creates the console beside a coordinator, which queries that coordinator first.

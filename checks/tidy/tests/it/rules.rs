@@ -77,6 +77,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
             "archon-types",
         ],
     ),
+    ("member/agent", "archon-agent", &["archon-client"]),
     ("backup", "archon-backup", &["archon-client", "archon-durable", "archon-types"]),
     ("coordinator/console", "archon-console", &["archon-client", "archon-security", "archon-types"]),
     (
@@ -101,6 +102,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         "cli",
         "archon-cli",
         &[
+            "archon-agent",
             "archon-backup",
             "archon-certificates",
             "archon-client",
@@ -149,6 +151,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
             "base/telemetry/src/server.rs",
             "coordinator/console/src/connections.rs",
             "integration-tests/tests/backup_objects/s3.rs",
+            "member/agent/src/http/",
         ],
     ),
     ("object_store", &["backup/src/store/"]),

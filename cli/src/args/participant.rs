@@ -1,0 +1,57 @@
+//! Options of `archon participant`.
+
+use super::parse::{address, duration, name, weight};
+use super::serve::LogArgs;
+use archon_agent::Listen;
+use std::time::Duration;
+
+/// Options of `archon participant`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ParticipantArgs {
+    /// Lease table that the service serves; repeat the flag for further ones. The table may be created later.
+    #[arg(long = "table", value_name = "TABLE", value_parser = name, required = true)]
+    pub(crate) tables: Vec<String>,
+    /// Name of the participant, unique in the cluster. A second process with this name ends the first one.
+    #[arg(long, env = "ARCHON_NAME", hide_env_values = true, value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// Address where callers reach the service.
+    #[arg(long, env = "ARCHON_ADDRESS", hide_env_values = true, value_name = "H:P", value_parser = address)]
+    pub(crate) address: String,
+    /// Place where the agent listens for the service: an address of loopback, or `unix:` and the path of a socket, which
+    /// only processes of this user can use.
+    #[arg(long, env = "ARCHON_AGENT_LISTEN", hide_env_values = true, value_name = "IP:PORT|unix:PATH")]
+    #[arg(default_value = "127.0.0.1:7700")]
+    pub(crate) listen: Listen,
+    /// Share of partitions relative to other participants; default: 100.
+    #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
+    pub(crate) weight: Option<u32>,
+    /// Maximum number of partitions; default: no limit.
+    #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) partitions_max: Option<u32>,
+    /// Failure zone.
+    #[arg(long, env = "ARCHON_ZONE", hide_env_values = true, value_name = "ZONE", value_parser = name)]
+    pub(crate) zone: Option<String>,
+    /// Time for which a heartbeat permits the service to act, at most; the lease of the participant shortens it. A
+    /// service that is silent for longer loses its partitions.
+    #[arg(long, env = "ARCHON_SERVICE_LEASE", hide_env_values = true, value_name = "TIME")]
+    #[arg(value_parser = service_lease, default_value = "1s")]
+    pub(crate) service_lease: Duration,
+    /// Time limit of a stop for the service to release its partitions.
+    #[arg(long, env = "ARCHON_STOP_WITHIN", hide_env_values = true, value_name = "TIME")]
+    #[arg(value_parser = duration, default_value = "10s")]
+    pub(crate) stop_within: Duration,
+    /// Logging options.
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+/// Parses the lease of the service: as any time, 100 ms to an hour.
+fn service_lease(text: &str) -> Result<Duration, String> {
+    let lease = duration(text)?;
+    if (Duration::from_millis(100)..=Duration::from_secs(3_600)).contains(&lease) {
+        Ok(lease)
+    } else {
+        Err(format!("{text} is not within 100ms to 1h; the default is 1s"))
+    }
+}

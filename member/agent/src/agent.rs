@@ -1,0 +1,143 @@
+//! Sessions one after the other, each with a participant: the participant is a member of the cluster while its service
+//! is connected.
+
+use crate::config::{AgentConfig, AgentError};
+use crate::http::{self, Listener};
+use crate::live_session::{Command, LiveSession, ServiceCallbacks};
+use crate::shared::{Begun, Shared};
+use archon_client::Error;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// Time for the service to read its last events.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
+/// Maximum duration of a stop beyond [`AgentConfig::stop_limit`]: leaving the cluster, and the last events.
+pub const FAREWELL: Duration = Duration::from_secs(4);
+
+/// An agent that listens for its service.
+pub struct Agent {
+    shared: Arc<Shared>,
+    listener: Listener,
+    begun: mpsc::Receiver<Begun>,
+}
+
+impl Agent {
+    /// Listens for the service. Must be called on a tokio runtime.
+    ///
+    /// # Errors
+    /// The address is not of this machine, or not available.
+    pub async fn listen(config: AgentConfig) -> Result<Self, AgentError> {
+        let listener = Listener::open(&config.listen).await?;
+        let (sender, begun) = mpsc::channel(1);
+        Ok(Self { shared: Arc::new(Shared::new(config, sender)), listener, begun })
+    }
+
+    /// Returns the address, with the actual port if port 0 was requested.
+    pub fn address(&self) -> String {
+        self.listener.address()
+    }
+
+    /// Serves until `stop` is cancelled: then the service releases its partitions, within the limit of a stop.
+    ///
+    /// # Errors
+    /// The cluster has refused the participant permanently.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), AgentError> {
+        let end = CancellationToken::new();
+        let _guard = end.clone().drop_guard();
+        let serving = tokio::spawn(http::serve(self.listener, Arc::clone(&self.shared), end.clone()));
+        let outcome = loop {
+            let begun = tokio::select! {
+                biased;
+                () = stop.cancelled() => break Ok(()),
+                begun = self.begun.recv() => begun,
+            };
+            let Some(Begun { live, commands }) = begun else { break Ok(()) };
+            tracing::info!(session = live.name(), "the service has connected");
+            let outcome = run_session(&self.shared, &live, commands, &stop).await;
+            let reason = match &outcome {
+                Ok(reason) => reason.clone(),
+                Err(error) => format!("the cluster has refused the participant: {error}"),
+            };
+            tracing::info!(session = live.name(), reason, "the session has ended");
+            live.end(&reason);
+            // A next service may begin at once; the old one still reads its last events.
+            let stops = outcome.is_err() || stop.is_cancelled();
+            self.shared.set_ended(stops);
+            let cut = async move {
+                sleep(LAST_EVENTS).await;
+                live.cut();
+            };
+            if stops {
+                cut.await;
+            } else {
+                tokio::spawn(cut);
+            }
+            if let Err(error) = outcome {
+                break Err(error.into());
+            }
+        };
+        self.shared.set_ended(true);
+        end.cancel();
+        let _ = serving.await;
+        outcome
+    }
+}
+
+/// Runs the participant of a session until the session ends. Returns the reason.
+async fn run_session(
+    shared: &Shared,
+    live: &Arc<LiveSession>,
+    mut commands: mpsc::Receiver<Command>,
+    stop: &CancellationToken,
+) -> Result<String, Error> {
+    let mut clock = std::pin::pin!(live.run_clock());
+    let participant = loop {
+        let started = tokio::select! {
+            started = shared.participant().start(ServiceCallbacks(Arc::clone(live))) => started,
+            () = &mut clock => return Ok("the service was gone before the participant had registered".to_owned()),
+            () = stop.cancelled() => return Ok("the agent stops".to_owned()),
+        };
+        match started {
+            Ok(participant) => break participant,
+            Err(error @ Error::DeadlineExceeded { .. }) => {
+                tracing::warn!(%error, "the participant is not registered yet");
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    let mut drops = FuturesUnordered::new();
+    let mut runs = true;
+    let reason = loop {
+        tokio::select! {
+            error = participant.failed() => return Err(error),
+            () = &mut clock => {
+                runs = false;
+                break "the service is gone";
+            }
+            () = stop.cancelled() => break "the agent stops",
+            Some(_) = drops.next(), if !drops.is_empty() => {}
+            command = commands.recv() => match command {
+                Some(Command::Drop(partition)) => drops.push(participant.drop_partition(partition)),
+                Some(Command::Load(load)) => participant.publish_load(load),
+                Some(Command::Stop) | None => break "the service has stopped",
+            }
+        }
+    };
+    drop(drops);
+    let mut stopping = std::pin::pin!(participant.stop(shared.config.stop_limit));
+    let released = loop {
+        tokio::select! {
+            released = &mut stopping => break released,
+            // A service that dies meanwhile has nothing to release.
+            () = &mut clock, if runs => runs = false,
+        }
+    };
+    if !released {
+        tracing::warn!("not everything was released in time; others wait for the lease");
+    }
+    Ok(reason.to_owned())
+}

@@ -1,0 +1,120 @@
+//! Configuration of an agent, and the reasons for its end.
+
+use archon_client::{Error, Transport};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Configuration of an [`Agent`](crate::Agent).
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// Coordinators, `host:port`.
+    pub coordinators: Vec<String>,
+    /// Transport to the cluster.
+    pub transport: Transport,
+    /// Lease tables that the service serves.
+    pub tables: Vec<String>,
+    /// Name of the participant.
+    pub name: String,
+    /// Address of the service, for its callers.
+    pub address: String,
+    /// Share of partitions relative to others.
+    pub weight: Option<u32>,
+    /// Maximum number of partitions.
+    pub partitions_max: Option<u32>,
+    /// Failure zone.
+    pub zone: Option<String>,
+    /// Heartbeat interval, lease and failure time-out, instead of the cluster's.
+    pub timing: Option<(Duration, Duration, Duration)>,
+    /// Place where the agent listens for its service.
+    pub listen: Listen,
+    /// Longest permission of the service, and its longest silence.
+    pub service_lease: Duration,
+    /// Time limit of a stop.
+    pub stop_limit: Duration,
+}
+
+/// Reason why an agent ends.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The address is not of this machine alone.
+    #[error(
+        "the agent has no TLS, so it listens on loopback only, not on {0}; use 127.0.0.1:7700 or unix:/path, or a \
+         proxy with TLS on this machine"
+    )]
+    NotLoopback(SocketAddr),
+    /// The socket is in use, or the path is another file.
+    #[error("cannot listen on unix:{}: {why}", .path.display())]
+    Socket {
+        /// Path of the socket.
+        path: PathBuf,
+        /// Obstacle.
+        why: String,
+    },
+    /// The address is not available.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The cluster has refused the participant permanently.
+    #[error(transparent)]
+    Refused(#[from] Error),
+}
+
+/// Place where an agent listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Listen {
+    /// An address of loopback.
+    Address(SocketAddr),
+    /// A Unix socket, for processes of the same user.
+    Socket(PathBuf),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err("unix: names no path; write unix:/run/archon/agent.sock".to_owned()),
+                path => Ok(Self::Socket(path.into())),
+            };
+        }
+        let literal =
+            text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+        literal
+            .parse()
+            .map(Self::Address)
+            .map_err(|_| format!("{text:?} is no place to listen; write ip:port, as in 127.0.0.1:7700, or unix:/path"))
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(out),
+            Self::Socket(path) => write!(out, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_from_text() {
+        assert_eq!("127.0.0.1:7700".parse(), Ok(Listen::Address(([127, 0, 0, 1], 7700).into())));
+        assert_eq!("localhost:7700".parse(), Ok(Listen::Address(([127, 0, 0, 1], 7700).into())));
+        assert_eq!("unix:/run/a.sock".parse(), Ok(Listen::Socket("/run/a.sock".into())));
+        for wrong in ["", "unix:", "7700", "example.org:7700"] {
+            assert!(wrong.parse::<Listen>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Checks of the origin of requests. A browser on this machine sends requests for any page that it shows; such a page
+//! must not drive the agent.
+
+use crate::protocol::{ErrorBody, ErrorKind};
+use hyper::HeaderMap;
+use hyper::header::{HOST, ORIGIN};
+use std::net::IpAddr;
+
+/// Rejects requests that a web page may have caused.
+///
+/// # Errors
+/// The failed check.
+pub(super) fn check_origin(headers: &HeaderMap, by_network: bool) -> Result<(), ErrorBody> {
+    let refused = |why: String| Err(ErrorBody::new(ErrorKind::Forbidden, why));
+    if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
+        return refused("the agent serves programs, not web pages".to_owned());
+    }
+    if !by_network {
+        return Ok(());
+    }
+    // With DNS rebinding, a name of a foreign site leads to this address.
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if is_local_name(host) {
+        return Ok(());
+    }
+    refused(format!("the host {host:?} is not of this machine; call the agent by its IP address or as localhost"))
+}
+
+/// Returns whether a host is an address, or the local name of this machine.
+fn is_local_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(headers: &[(&'static str, &str)], by_network: bool) -> bool {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        check_origin(&map, by_network).is_ok()
+    }
+
+    #[test]
+    fn foreign_hosts_and_web_pages_are_refused() {
+        for host in ["127.0.0.1:7700", "localhost:7700", "[::1]:7700", "LOCALHOST"] {
+            assert!(checked(&[("host", host)], true), "{host}");
+            assert!(!checked(&[("host", host), ("origin", "http://127.0.0.1:7700")], true));
+            assert!(!checked(&[("host", host), ("sec-fetch-site", "cross-site")], true));
+        }
+        for host in ["rebound.example:7700", "127.0.0.1.rebound.example", ""] {
+            assert!(!checked(&[("host", host)], true), "{host}");
+        }
+        assert!(!checked(&[], true));
+        assert!(checked(&[], false), "a socket has no host");
+        assert!(!checked(&[("origin", "null")], false));
+    }
+}

@@ -1,0 +1,124 @@
+//! Places where an agent listens: loopback, or a socket in the file system.
+
+use crate::config::{AgentError, Listen};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// An open listener.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    /// The socket is removed with its guard.
+    Unix(UnixListener, SocketFile),
+}
+
+/// A connection.
+pub(crate) enum Connection {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The address is beyond loopback, or not available.
+    pub(crate) async fn open(listen: &Listen) -> Result<Self, AgentError> {
+        match listen {
+            Listen::Address(address) if !address.ip().is_loopback() => Err(AgentError::NotLoopback(*address)),
+            Listen::Address(address) => {
+                let listener = TcpListener::bind(address).await;
+                listener.map(Self::Tcp).map_err(|source| AgentError::Listen { address: *address, source })
+            }
+            Listen::Socket(path) => {
+                let failed = |why: String| AgentError::Socket { path: path.clone(), why };
+                check_free(path).await.map_err(failed)?;
+                let listener = bind(path).map_err(|error| failed(error.to_string()))?;
+                Ok(Self::Unix(listener, SocketFile(path.clone())))
+            }
+        }
+    }
+
+    /// Returns the address as clients write it.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| String::new(), |address| address.to_string()),
+            Self::Unix(_, SocketFile(path)) => format!("unix:{}", path.display()),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Connection> {
+        match self {
+            Self::Tcp(listener) => Ok(Connection::Tcp(listener.accept().await?.0)),
+            Self::Unix(listener, _) => Ok(Connection::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// Path of an open socket; dropping it removes the file.
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Refuses a path that is another file, or the socket of a running process.
+async fn check_free(path: &Path) -> Result<(), String> {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        return Err("the path is a file that is no socket; choose another path".to_owned());
+    }
+    match UnixStream::connect(path).await {
+        Ok(_) => Err("another process listens there; end it, or choose another path".to_owned()),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Binds in a directory that only this user can enter, and then moves the socket to its path: it is never open to
+/// others.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let private = tempfile::Builder::new().prefix(".agent-").tempdir_in(parent)?;
+    let first = private.path().join("s");
+    let listener = UnixListener::bind(&first)?;
+    fs::set_permissions(&first, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&first, path)?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_beyond_loopback_are_refused() {
+        for address in ["0.0.0.0:0", "[::]:0", "10.0.0.1:0"] {
+            let opened = Listener::open(&address.parse().unwrap()).await;
+            assert!(matches!(opened, Err(AgentError::NotLoopback(_))), "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn socket_is_private_and_replaces_only_dead_sockets() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.sock");
+        let listen = Listen::Socket(path.clone());
+        let first = Listener::open(&listen).await.unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let second = Listener::open(&listen).await.err().unwrap().to_string();
+        assert!(second.contains("another process listens there"), "{second}");
+        let Listener::Unix(first, file) = first else { panic!("a socket") };
+        // As after a crash: the socket stays, and nothing listens.
+        std::mem::forget(file);
+        drop(first);
+        drop(Listener::open(&listen).await.unwrap());
+        assert!(!path.exists(), "it is removed at the end");
+        fs::write(&path, "data").unwrap();
+        let other = Listener::open(&listen).await.err().unwrap().to_string();
+        assert!(other.contains("no socket"), "{other}");
+    }
+}

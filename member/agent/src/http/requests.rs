@@ -1,0 +1,209 @@
+//! Requests and their answers.
+
+use super::body::Body;
+use super::{guard, stream};
+use crate::live_session::LiveSession;
+use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Heartbeat};
+use crate::shared::Shared;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Header with the name of the session, or `new`.
+const SESSION: &str = "archon-session";
+/// Maximum bytes of a request's body.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Time limit for the body of a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Caller of one connection.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) shared: Arc<Shared>,
+    pub(super) by_network: bool,
+    /// Ends the connection.
+    pub(super) cut: CancellationToken,
+}
+
+impl Caller {
+    /// Answers a request.
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        self.try_answer(request).await.unwrap_or_else(|error| {
+            let status = StatusCode::from_u16(error.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let mut response = json(&ErrorAnswer { error });
+            *response.status_mut() = status;
+            response
+        })
+    }
+
+    async fn try_answer(&self, request: Request<Incoming>) -> Result<Response<Body>, ErrorBody> {
+        guard::check_origin(request.headers(), self.by_network)?;
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path();
+        let table = table_of(parts.uri.query())?;
+        let Some(call) = path.strip_prefix("/v1/") else { return Err(no_path(path)) };
+        let (name, argument) = call.split_once('/').map_or((call, None), |(name, argument)| (name, Some(argument)));
+        let (method, answered) = match (name, argument) {
+            ("events", None) => ("GET", Call::Events),
+            ("heartbeat", None) => ("POST", Call::Heartbeat),
+            ("answers", None) => ("POST", Call::Answers),
+            ("owned", Some(partition)) => ("GET", Call::Owned(partition)),
+            ("where", Some(key)) => ("GET", Call::Where(key)),
+            ("status", None) => ("GET", Call::Status),
+            _ => return Err(no_path(path)),
+        };
+        if parts.method != method {
+            return Err(ErrorBody::new(ErrorKind::Method, format!("{path} has the method {method} only")));
+        }
+        match answered {
+            Call::Events => self.events(&parts.headers),
+            Call::Heartbeat => {
+                let live = self.session(&parts.headers)?;
+                let Heartbeat { seen } = read(body).await?;
+                live.heartbeat(seen).map(|permission| json(&permission))
+            }
+            Call::Answers => {
+                let live = self.session(&parts.headers)?;
+                let answer: Answer = read(body).await?;
+                live.answer(answer).map(|()| json(&serde_json::json!({})))
+            }
+            Call::Owned(partition) => {
+                let live = self.session(&parts.headers)?;
+                let index = partition.parse().map_err(|_| {
+                    ErrorBody::new(ErrorKind::Invalid, format!("{partition:?} is not the number of a partition"))
+                })?;
+                live.owned(table.as_deref(), index).map(|owned| json(&owned))
+            }
+            Call::Where(key) => {
+                let table = self.shared.table(table.as_deref())?;
+                self.shared.routes.find(table, &decoded(key)?).await.map(|found| json(&found))
+            }
+            Call::Status => Ok(json(&self.shared.status())),
+        }
+    }
+
+    /// Connects the service: to a new session, or again to its session.
+    fn events(&self, headers: &HeaderMap) -> Result<Response<Body>, ErrorBody> {
+        let (live, connection, position) = match session_name(headers)? {
+            "new" => (self.shared.begin(self.cut.clone())?, 1, 0),
+            name => {
+                let live = self.shared.session(name)?;
+                let text = headers.get("last-event-id").and_then(|id| id.to_str().ok()).unwrap_or("0");
+                let position = text.parse().map_err(|_| {
+                    ErrorBody::new(ErrorKind::Invalid, format!("the header `last-event-id` is {text:?}, no number"))
+                })?;
+                let connection = live.attach(position, self.cut.clone())?;
+                (live, connection, position)
+            }
+        };
+        let hello = self.shared.hello(&live);
+        let mut response = Response::new(stream::events(live, connection, position, hello));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Ok(response)
+    }
+
+    fn session(&self, headers: &HeaderMap) -> Result<Arc<LiveSession>, ErrorBody> {
+        self.shared.session(session_name(headers)?)
+    }
+}
+
+/// A request by its path.
+enum Call<'a> {
+    Events,
+    Heartbeat,
+    Answers,
+    Owned(&'a str),
+    Where(&'a str),
+    Status,
+}
+
+/// Returns the named session. Web pages cannot set this header.
+fn session_name(headers: &HeaderMap) -> Result<&str, ErrorBody> {
+    headers.get(SESSION).and_then(|name| name.to_str().ok()).ok_or_else(|| {
+        let message = format!("the request needs the header `{SESSION}`: `new`, or the session that `hello` named");
+        ErrorBody::new(ErrorKind::Invalid, message)
+    })
+}
+
+fn no_path(path: &str) -> ErrorBody {
+    ErrorBody::new(ErrorKind::NotFound, format!("there is no {path}; the paths are in docs/reference/agent.md"))
+}
+
+/// Returns the value of `table` in a query, which may have nothing else.
+fn table_of(query: Option<&str>) -> Result<Option<String>, ErrorBody> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(None) };
+    let wrong = || ErrorBody::new(ErrorKind::Invalid, format!("the query is {query:?}; it may be table=NAME"));
+    let table = query.strip_prefix("table=").ok_or_else(wrong)?;
+    String::from_utf8(decoded(table)?).map(Some).map_err(|_| wrong())
+}
+
+/// Decodes percent-encoded text.
+fn decoded(text: &str) -> Result<Vec<u8>, ErrorBody> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            decoded.push(*first);
+            continue;
+        }
+        let digit = |at: usize| rest.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+            return Err(ErrorBody::new(ErrorKind::Invalid, format!("{text:?} is not percent-encoded")));
+        };
+        decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
+        rest = &rest[2..];
+    }
+    Ok(decoded)
+}
+
+/// Reads a document from a body.
+async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, ErrorBody> {
+    let body = timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+    let body = body.map_err(|_| ErrorBody::new(ErrorKind::Invalid, "the body did not arrive within 10 s"))?;
+    let body = body.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            let message = format!("the body has more than {BODY_BYTES_MAX} bytes, which is the limit");
+            return ErrorBody::new(ErrorKind::TooLarge, message);
+        }
+        ErrorBody::new(ErrorKind::Invalid, format!("the body broke off: {error}"))
+    })?;
+    serde_json::from_slice(&body.to_bytes()).map_err(|error| {
+        ErrorBody::new(ErrorKind::Invalid, format!("the body is no document of this request: {error}"))
+    })
+}
+
+fn json(document: &impl Serialize) -> Response<Body> {
+    // Documents hold text and numbers only, so they have a form in JSON.
+    let bytes = serde_json::to_vec(document).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(bytes)).boxed_unsync());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_queries_are_decoded() {
+        assert_eq!(decoded("city%2F1+a%c3%A9").unwrap(), "city/1+aé".as_bytes());
+        for wrong in ["%", "%2", "%zz", "a%é"] {
+            assert_eq!(decoded(wrong).unwrap_err().kind, ErrorKind::Invalid, "{wrong}");
+        }
+        assert_eq!(table_of(Some("table=jobs")).unwrap().as_deref(), Some("jobs"));
+        assert_eq!((table_of(None).unwrap(), table_of(Some("")).unwrap()), (None, None));
+        assert!(table_of(Some("tabel=jobs")).is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! Stream of server-sent events to the service.
+
+use super::body::Body;
+use crate::live_session::LiveSession;
+use crate::protocol::{Event, Hello};
+use bytes::Bytes;
+use futures::stream::unfold;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Maximum number of events in one chunk.
+const EVENTS_AT_ONCE: usize = 256;
+
+/// A connection of the service. Dropping it reports its end.
+struct Connected {
+    live: Arc<LiveSession>,
+    connection: u64,
+    position: u64,
+    hello: Option<Hello>,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.live.detach(self.connection);
+    }
+}
+
+/// Returns a body that greets, and then sends all events after a position.
+pub(super) fn events(live: Arc<LiveSession>, connection: u64, position: u64, hello: Hello) -> Body {
+    let connected = Connected { live, connection, position, hello: Some(hello) };
+    let chunks = unfold(connected, |mut connected| async move {
+        let text = match connected.hello.take() {
+            Some(hello) => text(&Event::Hello(hello)),
+            None => {
+                let next = connected.live.events_after(connected.connection, connected.position, EVENTS_AT_ONCE);
+                let (events, position) = next.await?;
+                connected.position = position;
+                events.iter().map(|event| text(event)).collect()
+            }
+        };
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), connected))
+    });
+    StreamBody::new(chunks).boxed_unsync()
+}
+
+/// Formats an event.
+fn text(event: &Event) -> String {
+    let (name, sequence) = match event {
+        Event::Hello(_) => ("hello", None),
+        Event::Acquire(event) => ("acquire", Some(event.sequence)),
+        Event::Release(event) => ("release", Some(event.sequence)),
+        Event::Lost(event) => ("lost", Some(event.sequence)),
+        Event::Ended(event) => ("ended", Some(event.sequence)),
+    };
+    let mut text = String::new();
+    if let Some(sequence) = sequence {
+        let _ = writeln!(text, "id: {sequence}");
+    }
+    // The documents hold text and numbers only, so they have a form in JSON, of one line.
+    let data = serde_json::to_string(event).unwrap_or_default();
+    let _ = write!(text, "event: {name}\ndata: {data}\n\n");
+    text
+}

@@ -1,0 +1,28 @@
+//! The agent beside a service in any language: a participant of the cluster that holds session, heartbeats and leases,
+//! and informs the service over HTTP which partitions it owns (`docs/reference/agent.md`).
+//!
+//! | module | what it provides |
+//! |---|---|
+//! | [`protocol`] | documents of the protocol |
+//! | `service_session` | state machine of one session with a service (pure) |
+//! | `live_session` | the state machine behind a lock, as callbacks of the participant |
+//! | `agent` | sessions one after the other, each with a participant |
+//! | `shared` | state shared by sessions and connections |
+//! | `http` | requests of the service and of callers on this machine |
+//! | `config` | configuration, and the reasons for an end |
+//! | `routes` | owners of partitions, for callers |
+
+mod agent;
+mod config;
+mod http;
+mod live_session;
+pub mod protocol;
+mod routes;
+#[cfg(test)]
+mod schema_tests;
+mod service_session;
+mod shared;
+
+pub use agent::{Agent, FAREWELL};
+pub use config::{AgentConfig, AgentError, Listen};
+pub use service_session::EVENTS_MAX;

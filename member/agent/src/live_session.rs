@@ -1,0 +1,322 @@
+//! A running session: the state machine behind a lock, with the callbacks of the participant and the streams of the
+//! service.
+
+use crate::protocol::{Answer, ErrorBody, ErrorKind, Event, Owned, Permission, ReleaseReason, SessionState};
+use crate::service_session::{Effect, Next, Offer, ServiceSession};
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, ServiceLoad, Why};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// Maximum number of unexecuted requests of the service to the participant.
+const COMMANDS_MAX: usize = 1_024;
+
+/// Request of the service to the participant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Command {
+    Drop(PartitionId),
+    Load(ServiceLoad),
+    Stop,
+}
+
+/// Facts that the library does not pass to callbacks.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) service_lease: Duration,
+    /// The only table, for answers that name none.
+    pub(crate) only_table: Option<String>,
+    /// Time limit of releases at a stop.
+    pub(crate) stop_limit: Duration,
+}
+
+struct State {
+    core: ServiceSession,
+    grants: BTreeMap<PartitionId, Grant>,
+    /// Callbacks that wait for an answer, by the number of their event.
+    waiting: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
+    /// Ends the present connection.
+    cut: CancellationToken,
+}
+
+/// A running session.
+pub(crate) struct LiveSession {
+    name: String,
+    settings: Settings,
+    origin: Instant,
+    state: Mutex<State>,
+    /// Changes with each input.
+    changed: watch::Sender<()>,
+    commands: mpsc::Sender<Command>,
+    connections: AtomicU64,
+}
+
+impl LiveSession {
+    /// Starts a session with its first connection, which has the number 1. `cut` ends that connection.
+    pub(crate) fn new(name: String, settings: Settings, cut: CancellationToken) -> (Self, mpsc::Receiver<Command>) {
+        let (commands, received) = mpsc::channel(COMMANDS_MAX);
+        let lease_ms = millis(settings.service_lease);
+        let state =
+            State { core: ServiceSession::new(lease_ms, 1, 0), grants: BTreeMap::new(), waiting: BTreeMap::new(), cut };
+        let live = Self {
+            name,
+            settings,
+            origin: Instant::now(),
+            state: Mutex::new(state),
+            changed: watch::Sender::new(()),
+            commands,
+            connections: AtomicU64::new(1),
+        };
+        (live, received)
+    }
+
+    /// Returns the name of the session.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Changes the state, and carries out the effects.
+    fn change<T>(&self, change: impl FnOnce(&mut State, u64) -> T) -> T {
+        let mut state = self.state.lock();
+        let before = state.core.connection();
+        // Under the lock, so that time never runs backwards for the state machine.
+        let now = millis(self.origin.elapsed());
+        let result = change(&mut state, now);
+        while let Some(effect) = state.core.next_effect() {
+            self.carry_out(&mut state, effect);
+        }
+        if before.is_some() && state.core.connection().is_none() {
+            state.cut.cancel();
+        }
+        drop(state);
+        self.changed.send_replace(());
+        result
+    }
+
+    fn carry_out(&self, state: &mut State, effect: Effect) {
+        let mut resolve = |sequence, result| {
+            if let Some(waiting) = state.waiting.remove(&sequence) {
+                // Without a receiver, the library has cancelled the callback.
+                let _ = waiting.send(result);
+            }
+        };
+        match effect {
+            Effect::Acquired { sequence } => resolve(sequence, Ok(())),
+            Effect::Refused { sequence, partition, reason } => {
+                resolve(sequence, Err(reason));
+                state.grants.remove(&partition);
+            }
+            Effect::Released { sequence, partition } => {
+                resolve(sequence, Ok(()));
+                state.grants.remove(&partition);
+            }
+            Effect::Drop(partition) => self.command(Command::Drop(partition)),
+            Effect::Load { bytes_stored, operations_per_second } => {
+                self.command(Command::Load(ServiceLoad { bytes_stored, operations_per_second }));
+            }
+            Effect::Stop => self.command(Command::Stop),
+        }
+    }
+
+    /// Queues a command; [`Self::answer`] has found room.
+    fn command(&self, command: Command) {
+        if self.commands.try_send(command).is_err() {
+            tracing::warn!(?command, "a request of the service came too late or too fast; it is dropped");
+        }
+    }
+
+    /// Continues the session on another connection, and returns its number. `cut` ends it.
+    ///
+    /// # Errors
+    /// As [`ServiceSession::attach`].
+    pub(crate) fn attach(&self, seen: u64, cut: CancellationToken) -> Result<u64, ErrorBody> {
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        self.change(|state, now| {
+            state.core.attach(connection, seen, now)?;
+            std::mem::replace(&mut state.cut, cut).cancel();
+            Ok(connection)
+        })
+    }
+
+    /// Handles the end of a connection.
+    pub(crate) fn detach(&self, connection: u64) {
+        self.change(|state, now| state.core.detach(connection, now));
+    }
+
+    /// Gives the session up if its service is not connected.
+    pub(crate) fn supersede(&self) -> SessionState {
+        self.change(|state, now| state.core.supersede(now))
+    }
+
+    /// Answers a heartbeat.
+    ///
+    /// # Errors
+    /// As [`ServiceSession::heartbeat`].
+    pub(crate) fn heartbeat(&self, seen: u64) -> Result<Permission, ErrorBody> {
+        self.change(|state, now| {
+            // The lease is one of the participant; every grant knows it.
+            let left = state.grants.values().next().map_or(0, |grant| millis(grant.lease_left()));
+            state.core.heartbeat(seen, left, now)
+        })
+    }
+
+    /// Answers whether the service may act for a partition.
+    ///
+    /// # Errors
+    /// As [`ServiceSession::owned`]; no table is named, and there are several.
+    pub(crate) fn owned(&self, table: Option<&str>, index: u32) -> Result<Owned, ErrorBody> {
+        let table = table.or(self.settings.only_table.as_deref()).ok_or_else(|| {
+            ErrorBody::new(ErrorKind::Invalid, "the agent serves several tables; name one: ?table=NAME")
+        })?;
+        self.change(|state, now| {
+            let grants = &state.grants;
+            // The lease first: a loss in between fails the check.
+            let left = |partition| {
+                let grant: Option<&Grant> = grants.get(&partition);
+                let left = grant.map_or(0, |grant| millis(grant.lease_left()));
+                if grant.is_some_and(|grant| grant.check().is_ok()) { left } else { 0 }
+            };
+            state.core.owned(table, index, left, now)
+        })
+    }
+
+    /// Takes an answer of the service.
+    ///
+    /// # Errors
+    /// As [`ServiceSession::answer`]; too many requests wait for the participant.
+    pub(crate) fn answer(&self, answer: Answer) -> Result<(), ErrorBody> {
+        let needs_room = matches!(answer, Answer::Drop { .. } | Answer::Load { .. } | Answer::Stop);
+        if needs_room && self.commands.capacity() == 0 {
+            let message = format!("{COMMANDS_MAX} requests of the service wait; send them more slowly");
+            return Err(ErrorBody::new(ErrorKind::Overloaded, message));
+        }
+        self.change(|state, now| state.core.answer(answer, self.settings.only_table.as_deref(), now))
+    }
+
+    /// Waits for events after a position. Returns `None` when there will be none on this connection.
+    pub(crate) async fn events_after(
+        &self,
+        connection: u64,
+        position: u64,
+        most: usize,
+    ) -> Option<(Vec<Arc<Event>>, u64)> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            let next = self.state.lock().core.events_after(connection, position, most);
+            match next {
+                Next::Events(events, position) => return Some((events, position)),
+                Next::Close => return None,
+                // `self` holds the sender.
+                Next::Wait => drop(changed.changed().await),
+            }
+        }
+    }
+
+    /// Returns the state and the number of acquired partitions.
+    pub(crate) fn status(&self) -> (SessionState, usize) {
+        self.change(|state, now| {
+            state.core.tick(now);
+            (state.core.state(), state.core.owned_count())
+        })
+    }
+
+    /// Applies the time until the session has ended.
+    pub(crate) async fn run_clock(&self) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            let deadline = self.state.lock().core.deadline();
+            let Some(deadline) = deadline else { return };
+            tokio::select! {
+                () = sleep_until(self.origin + Duration::from_millis(deadline)) => {
+                    self.change(|state, now| state.core.tick(now));
+                }
+                _ = changed.changed() => {}
+            }
+        }
+    }
+
+    /// Ends the session. The participant has left the cluster, so nothing is owned.
+    pub(crate) fn end(&self, reason: &str) {
+        self.change(|state, _| state.core.end(reason));
+    }
+
+    /// Closes the connection of the service.
+    pub(crate) fn cut(&self) {
+        self.state.lock().cut.cancel();
+    }
+
+    fn limit_of(&self, grant: &Grant, why: Why) -> Option<u64> {
+        match why {
+            Why::HandedOver => Some(millis(grant.hand_over_limit())),
+            Why::Stopped => Some(millis(self.settings.stop_limit)),
+            Why::Declined => None,
+        }
+    }
+}
+
+/// Callbacks of the participant. A cancelled callback leaves its entry in `waiting` to `lost`, which follows.
+pub(crate) struct ServiceCallbacks(pub(crate) Arc<LiveSession>);
+
+impl Callbacks for ServiceCallbacks {
+    async fn acquire(&self, grant: Grant) -> Result<(), AcquireError> {
+        let (answered, answer) = oneshot::channel();
+        let sequence = self.0.change(|state, now| {
+            let offer = Offer {
+                partition: grant.partition(),
+                table: grant.table().into(),
+                epoch: grant.epoch().get(),
+                lease_left_ms: millis(grant.lease_left()),
+            };
+            let sequence = state.core.acquire(offer, now)?;
+            state.waiting.insert(sequence, answered);
+            state.grants.insert(grant.partition(), grant.clone());
+            Some(sequence)
+        });
+        if sequence.is_none() {
+            return Err("no service is connected, or it stops".into());
+        }
+        match answer.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(reason)) => Err(reason.into()),
+            Err(_) => Err("the session with the service has ended".into()),
+        }
+    }
+
+    async fn release(&self, grant: Grant, why: Why) {
+        let reason = match why {
+            Why::HandedOver => ReleaseReason::HandedOver,
+            Why::Declined => ReleaseReason::Dropped,
+            Why::Stopped => ReleaseReason::Stopped,
+        };
+        let (answered, answer) = oneshot::channel();
+        let (limit_ms, left_ms) = (self.0.limit_of(&grant, why), millis(grant.lease_left()));
+        let sequence = self.0.change(|state, now| {
+            let sequence = state.core.release(grant.partition(), reason, limit_ms, left_ms, now)?;
+            state.waiting.insert(sequence, answered);
+            Some(sequence)
+        });
+        if sequence.is_some() {
+            // An error means that the session has ended: the service acts no more.
+            let _ = answer.await;
+        }
+    }
+
+    fn lost(&self, partition: PartitionId, _: Epoch) {
+        self.0.change(|state, now| {
+            state.grants.remove(&partition);
+            if let Some(sequence) = state.core.lost(partition, now) {
+                state.waiting.remove(&sequence);
+            }
+        });
+    }
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

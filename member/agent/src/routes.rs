@@ -1,0 +1,69 @@
+//! Owners of partitions, for callers of the service on this machine.
+
+use crate::protocol::{ErrorBody, ErrorKind, Owner, Whereabouts};
+use archon_client::{Client, Error, Transport};
+use futures::FutureExt as _;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// Maximum number of tables with cached owners; the others are opened again for each request.
+const TABLES_MAX: usize = 16;
+/// Time limit to open a table.
+const OPEN_WITHIN: Duration = Duration::from_secs(3);
+
+/// Owners by table, opened at the first request.
+pub(crate) struct Routes {
+    coordinators: Vec<String>,
+    transport: Transport,
+    open: Mutex<BTreeMap<String, archon_client::Routes>>,
+}
+
+impl Routes {
+    pub(crate) fn new(coordinators: Vec<String>, transport: Transport) -> Self {
+        Self { coordinators, transport, open: Mutex::default() }
+    }
+
+    /// Returns the owner of a key's partition.
+    ///
+    /// # Errors
+    /// The table does not exist, or the coordinators do not answer.
+    pub(crate) async fn find(&self, table: &str, key: &[u8]) -> Result<Whereabouts, ErrorBody> {
+        let routes = self.table(table).await.map_err(|error| refusal(&error))?;
+        let partition = routes.partition_of(key);
+        let owner = routes.owner(partition).map(|owner| Owner {
+            participant: owner.name,
+            address: owner.address,
+            epoch: owner.epoch.get(),
+            serves: owner.serves,
+        });
+        Ok(Whereabouts { table: table.to_owned(), partition: partition.index, owner })
+    }
+
+    async fn table(&self, table: &str) -> Result<archon_client::Routes, Error> {
+        let mut open = self.open.lock().await;
+        if let Some(routes) = open.get(table) {
+            let mut routes = routes.clone();
+            let is_dropped = matches!(routes.changed().now_or_never(), Some(Err(_)));
+            if !is_dropped {
+                return Ok(routes);
+            }
+            open.remove(table);
+        }
+        let builder = Client::builder(self.coordinators.clone()).transport(self.transport.clone()).timeout(OPEN_WITHIN);
+        let routes = builder.routes(table).await?;
+        if open.len() < TABLES_MAX {
+            open.insert(table.to_owned(), routes.clone());
+        }
+        Ok(routes)
+    }
+}
+
+fn refusal(error: &Error) -> ErrorBody {
+    let kind = match error.kind() {
+        archon_client::ErrorKind::NotFound => ErrorKind::NotFound,
+        archon_client::ErrorKind::InvalidArgument => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    };
+    ErrorBody::new(kind, error.to_string())
+}

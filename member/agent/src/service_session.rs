@@ -1,0 +1,567 @@
+//! State machine of one session with a service. Pure: time and events come in as arguments, and effects go out.
+//!
+//! The service acts by *permissions*: each answer to a heartbeat permits it to act for a while, counted from the moment
+//! when it sent the heartbeat. This state machine knows the end of the last permission (`permitted_until`), and gives
+//! partitions up on the service's behalf only after that end.
+
+use crate::protocol::{
+    Acquire, Answer, Ended, ErrorBody, ErrorKind, Event, Lost, Owned, Permission, Release, ReleaseReason, SessionState,
+};
+use archon_client::PartitionId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Maximum number of events that the service has not received. A participant owns at most 32,768 partitions.
+pub const EVENTS_MAX: usize = 131_072;
+/// Number of finished events for which a repeated answer is accepted.
+const FINISHED_KEPT: usize = 4_096;
+
+/// A partition offered by the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) partition: PartitionId,
+    pub(crate) table: Arc<str>,
+    pub(crate) epoch: u64,
+    pub(crate) lease_left_ms: u64,
+}
+
+/// Request to the shell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// The service has acquired the partition of this event.
+    Acquired { sequence: u64 },
+    /// The service cannot acquire the partition of this event.
+    Refused { sequence: u64, partition: PartitionId, reason: String },
+    /// The service touches the partition of this event no more.
+    Released { sequence: u64, partition: PartitionId },
+    /// The service does not want the partition.
+    Drop(PartitionId),
+    /// Load of the service.
+    Load { bytes_stored: u64, operations_per_second: u64 },
+    /// The service stops.
+    Stop,
+}
+
+/// Result of a look for further events.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Events in order, and the position after them.
+    Events(Vec<Arc<Event>>, u64),
+    /// There are none yet.
+    Wait,
+    /// There will be none on this connection.
+    Close,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Acquiring,
+    Owned,
+    Releasing { sequence: u64 },
+}
+
+/// A partition that the service knows.
+#[derive(Clone, Debug)]
+struct Work {
+    table: Arc<str>,
+    epoch: u64,
+    /// Number of its `acquire`.
+    acquire: u64,
+    stage: Stage,
+}
+
+/// The session. Every input first applies the time.
+#[derive(Debug)]
+pub(crate) struct ServiceSession {
+    service_lease_ms: u64,
+    /// Events that the service has not received, in order.
+    events: VecDeque<Arc<Event>>,
+    /// Number of the newest event.
+    sequence: u64,
+    /// Number of the newest event that the service has received.
+    seen: u64,
+    /// Number that the answer to the previous heartbeat named.
+    named: u64,
+    works: BTreeMap<PartitionId, Work>,
+    by_name: BTreeMap<(Arc<str>, u32), PartitionId>,
+    /// Events that await an answer or were answered by `acquired`.
+    by_sequence: BTreeMap<u64, PartitionId>,
+    finished: BTreeSet<u64>,
+    connection: Option<u64>,
+    /// End of the last permission.
+    permitted_until: u64,
+    /// End of the accepted silence.
+    alive_until: u64,
+    /// Reason to end once the last permission has ended.
+    doomed: Option<String>,
+    stopping: bool,
+    over: bool,
+    effects: VecDeque<Effect>,
+}
+
+impl ServiceSession {
+    /// Starts with a connected service. Times are milliseconds of a monotonic clock.
+    pub(crate) fn new(service_lease_ms: u64, connection: u64, now: u64) -> Self {
+        Self {
+            service_lease_ms,
+            events: VecDeque::new(),
+            sequence: 0,
+            seen: 0,
+            named: 0,
+            works: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            by_sequence: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            connection: Some(connection),
+            permitted_until: 0,
+            alive_until: now.saturating_add(service_lease_ms).saturating_add(1),
+            doomed: None,
+            stopping: false,
+            over: false,
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// Offers a partition to the service. Returns the number of the event, or `None` if the service takes nothing.
+    pub(crate) fn acquire(&mut self, offer: Offer, now: u64) -> Option<u64> {
+        self.tick(now);
+        if self.over || self.stopping || self.doomed.is_some() {
+            return None;
+        }
+        let Offer { partition, table, epoch, lease_left_ms } = offer;
+        let sequence = self.sequence + 1;
+        self.push(Event::Acquire(Acquire {
+            sequence,
+            table: table.to_string(),
+            table_id: partition.table.get(),
+            partition: partition.index,
+            epoch,
+            lease_left_for_ms: lease_left_ms,
+        }));
+        self.by_name.insert((Arc::clone(&table), partition.index), partition);
+        self.by_sequence.insert(sequence, partition);
+        self.works.insert(partition, Work { table, epoch, acquire: sequence, stage: Stage::Acquiring });
+        Some(sequence)
+    }
+
+    /// Asks the service to give a partition up. Returns the number of the event, or `None` if the service has nothing
+    /// to give up.
+    pub(crate) fn release(
+        &mut self,
+        partition: PartitionId,
+        reason: ReleaseReason,
+        deadline_ms: Option<u64>,
+        lease_left_ms: u64,
+        now: u64,
+    ) -> Option<u64> {
+        self.tick(now);
+        let sequence = self.sequence + 1;
+        let work = self.works.get_mut(&partition)?;
+        work.stage = Stage::Releasing { sequence };
+        let event = Release {
+            sequence,
+            table: work.table.to_string(),
+            table_id: partition.table.get(),
+            partition: partition.index,
+            epoch: work.epoch,
+            reason,
+            deadline_for_ms: deadline_ms,
+            lease_left_for_ms: lease_left_ms,
+        };
+        self.by_sequence.insert(sequence, partition);
+        self.push(Event::Release(event));
+        Some(sequence)
+    }
+
+    /// Handles a loss. Returns the number of the event that awaits no answer any more.
+    pub(crate) fn lost(&mut self, partition: PartitionId, now: u64) -> Option<u64> {
+        self.tick(now);
+        let work = self.remove(partition)?;
+        self.push(Event::Lost(Lost {
+            sequence: self.sequence + 1,
+            table: work.table.to_string(),
+            table_id: partition.table.get(),
+            partition: partition.index,
+            epoch: work.epoch,
+        }));
+        match work.stage {
+            Stage::Acquiring => Some(work.acquire),
+            Stage::Owned => None,
+            Stage::Releasing { sequence } => Some(sequence),
+        }
+    }
+
+    /// Continues the session on another connection, which replaces the present one. `seen` is the newest event that
+    /// the service has received.
+    ///
+    /// # Errors
+    /// The session has ended, or never had such an event.
+    pub(crate) fn attach(&mut self, connection: u64, seen: u64, now: u64) -> Result<(), ErrorBody> {
+        self.tick(now);
+        self.check_running()?;
+        self.take_seen(seen)?;
+        if seen < self.seen {
+            let message =
+                format!("event {} was received before, so the stream cannot continue after {seen}", self.seen);
+            return Err(ErrorBody::new(ErrorKind::Invalid, message));
+        }
+        self.connection = Some(connection);
+        self.alive_until = self.alive_until.max(now.saturating_add(self.service_lease_ms).saturating_add(1));
+        Ok(())
+    }
+
+    /// Handles the end of a connection.
+    pub(crate) fn detach(&mut self, connection: u64, now: u64) {
+        self.tick(now);
+        if self.connection == Some(connection) {
+            self.connection = None;
+        }
+        self.tick(now);
+    }
+
+    /// Gives up a service that is not connected in favour of a new one, once its permission has ended.
+    pub(crate) fn supersede(&mut self, now: u64) -> SessionState {
+        self.tick(now);
+        if self.state() == SessionState::Interrupted {
+            self.doom("another process of the service has connected");
+            self.tick(now);
+        }
+        self.state()
+    }
+
+    /// Answers a heartbeat. `lease_left_ms` is the remaining time of the participant's lease.
+    ///
+    /// # Errors
+    /// The session has ended, or never had such an event.
+    pub(crate) fn heartbeat(&mut self, seen: u64, lease_left_ms: u64, now: u64) -> Result<Permission, ErrorBody> {
+        self.tick(now);
+        self.check_running()?;
+        self.take_seen(seen)?;
+        // A service that receives no events must not go on: a loss may be among them.
+        let counts = self.connection.is_some() && self.seen >= self.named;
+        self.named = self.sequence;
+        let mut valid_for_ms = 0;
+        if counts {
+            self.alive_until = now.saturating_add(self.service_lease_ms).saturating_add(1);
+            valid_for_ms = self.permit(lease_left_ms, now);
+        }
+        Ok(Permission { valid_for_ms, sequence: self.sequence })
+    }
+
+    /// Answers whether the service may act for a partition. `lease_left_ms` is zero if the participant does not own
+    /// it now.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub(crate) fn owned(
+        &mut self,
+        table: &str,
+        index: u32,
+        lease_left_ms: impl FnOnce(PartitionId) -> u64,
+        now: u64,
+    ) -> Result<Owned, ErrorBody> {
+        self.tick(now);
+        self.check_running()?;
+        let mut answer = Owned {
+            table: table.to_owned(),
+            partition: index,
+            owned: false,
+            releasing: false,
+            epoch: 0,
+            valid_for_ms: 0,
+        };
+        let partition = self.by_name.get(&(Arc::from(table), index)).copied();
+        let Some((partition, work)) = partition.and_then(|id| Some((id, self.works.get(&id)?.clone()))) else {
+            return Ok(answer);
+        };
+        if work.stage == Stage::Acquiring || self.connection.is_none() {
+            return Ok(answer);
+        }
+        let valid_for_ms = self.permit(lease_left_ms(partition), now);
+        if valid_for_ms > 0 {
+            answer.owned = true;
+            answer.releasing = work.stage != Stage::Owned;
+            (answer.epoch, answer.valid_for_ms) = (work.epoch, valid_for_ms);
+        }
+        Ok(answer)
+    }
+
+    /// Takes an answer of the service. `only_table` is the table of answers that name none.
+    ///
+    /// # Errors
+    /// The answer fits no event, or the session has ended. Nothing has changed then.
+    pub(crate) fn answer(&mut self, answer: Answer, only_table: Option<&str>, now: u64) -> Result<(), ErrorBody> {
+        self.tick(now);
+        self.check_running()?;
+        match answer {
+            Answer::Acquired { sequence, partition, epoch, table } => {
+                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
+                let Some((_, stage, is_acquire)) = self.find(&of)? else {
+                    return Err(stale(format!("event {sequence} was answered by `refused` or `released`")));
+                };
+                if !is_acquire {
+                    return Err(stale(format!("event {sequence} is a `release`; answer `released`")));
+                }
+                if stage == Stage::Acquiring {
+                    self.set(of.sequence, Stage::Owned);
+                    self.effects.push_back(Effect::Acquired { sequence });
+                }
+            }
+            Answer::Refused { sequence, partition, epoch, table, reason } => {
+                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
+                let Some((id, stage, is_acquire)) = self.find(&of)? else { return Ok(()) };
+                if !is_acquire || stage != Stage::Acquiring {
+                    let why = format!("event {sequence} is no unanswered `acquire`; give a partition up by `drop`");
+                    return Err(stale(why));
+                }
+                self.remove(id);
+                self.finish(sequence);
+                let reason = if reason.is_empty() { "the service refused it".to_owned() } else { reason };
+                self.effects.push_back(Effect::Refused { sequence, partition: id, reason });
+            }
+            Answer::Released { sequence, partition, epoch, table } => {
+                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
+                let Some((id, _, is_acquire)) = self.find(&of)? else { return Ok(()) };
+                if is_acquire {
+                    return Err(stale(format!("event {sequence} is an `acquire`; answer `acquired` or `refused`")));
+                }
+                self.remove(id);
+                self.finish(sequence);
+                self.effects.push_back(Effect::Released { sequence, partition: id });
+            }
+            Answer::Drop { partition, epoch, table } => {
+                let table = table.as_deref().or(only_table).ok_or_else(table_missing)?;
+                let id = self.by_name.get(&(Arc::from(table), partition)).copied();
+                let work = id.and_then(|id| self.works.get(&id)).filter(|work| work.epoch == epoch);
+                let (Some(id), Some(work)) = (id, work) else {
+                    let why = format!("partition {partition} of {table} is not owned in epoch {epoch}");
+                    return Err(stale(why));
+                };
+                match work.stage {
+                    Stage::Acquiring => {
+                        let why = format!("partition {partition} of {table} is being acquired; answer `refused`");
+                        return Err(stale(why));
+                    }
+                    Stage::Owned => self.effects.push_back(Effect::Drop(id)),
+                    Stage::Releasing { .. } => {}
+                }
+            }
+            Answer::Load { bytes_stored, operations_per_second } => {
+                self.effects.push_back(Effect::Load { bytes_stored, operations_per_second });
+            }
+            Answer::Stop => {
+                if !std::mem::replace(&mut self.stopping, true) {
+                    self.effects.push_back(Effect::Stop);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns events after a position, for one connection.
+    pub(crate) fn events_after(&self, connection: u64, position: u64, most: usize) -> Next {
+        if self.connection != Some(connection) {
+            return Next::Close;
+        }
+        let first = self.first();
+        let skip = usize::try_from((position + 1).saturating_sub(first)).unwrap_or(usize::MAX);
+        let events: Vec<Arc<Event>> = self.events.iter().skip(skip).take(most).cloned().collect();
+        match events.len() as u64 {
+            0 if self.over => Next::Close,
+            0 => Next::Wait,
+            count => Next::Events(events, position.max(first - 1) + count),
+        }
+    }
+
+    /// Returns the time of the next change that comes without an input.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        if self.over {
+            return None;
+        }
+        if self.doomed.is_some() {
+            return Some(self.permitted_until);
+        }
+        // A service that owns nothing has the whole silence to come back.
+        let gone = self.connection.is_none() && !self.works.is_empty();
+        Some(if gone { self.permitted_until } else { self.alive_until })
+    }
+
+    /// Applies the time.
+    pub(crate) fn tick(&mut self, now: u64) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            let reason = match self.doomed.take() {
+                Some(reason) => reason,
+                None if self.connection.is_none() => "the connection of the service has ended".to_owned(),
+                None => "the service sends no heartbeats, or receives no events".to_owned(),
+            };
+            self.end(&reason);
+        }
+    }
+
+    /// Ends the session. The caller knows that the service acts no more, or that nothing is owned.
+    pub(crate) fn end(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        for (partition, work) in std::mem::take(&mut self.works) {
+            match work.stage {
+                Stage::Acquiring => self.effects.push_back(Effect::Refused {
+                    sequence: work.acquire,
+                    partition,
+                    reason: reason.to_owned(),
+                }),
+                Stage::Owned => {}
+                Stage::Releasing { sequence } => self.effects.push_back(Effect::Released { sequence, partition }),
+            }
+        }
+        self.by_name.clear();
+        self.by_sequence.clear();
+        self.sequence += 1;
+        let event = Event::Ended(Ended { sequence: self.sequence, reason: reason.to_owned() });
+        self.events.push_back(Arc::new(event));
+    }
+
+    /// Returns the next request to the shell.
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Returns whether the session has ended.
+    #[cfg(test)]
+    pub(crate) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Returns the state for people.
+    pub(crate) const fn state(&self) -> SessionState {
+        match (self.over || self.stopping || self.doomed.is_some(), self.connection) {
+            (true, _) => SessionState::Ending,
+            (false, Some(_)) => SessionState::Connected,
+            (false, None) => SessionState::Interrupted,
+        }
+    }
+
+    /// Returns the number of partitions that the service has acquired.
+    pub(crate) fn owned_count(&self) -> usize {
+        self.works.values().filter(|work| work.stage != Stage::Acquiring).count()
+    }
+
+    /// Returns the connection that receives the events.
+    pub(crate) const fn connection(&self) -> Option<u64> {
+        self.connection
+    }
+
+    fn first(&self) -> u64 {
+        self.sequence + 1 - self.events.len() as u64
+    }
+
+    /// Permits the service to act, and returns for how long. Every permission ends before the accepted silence does.
+    fn permit(&mut self, lease_left_ms: u64, now: u64) -> u64 {
+        // Both clocks are read in whole milliseconds.
+        let silence = self.alive_until.saturating_sub(now).saturating_sub(1);
+        let valid_for_ms = lease_left_ms.saturating_sub(1).min(self.service_lease_ms).min(silence);
+        if valid_for_ms > 0 {
+            self.permitted_until = self.permitted_until.max(now + valid_for_ms + 1);
+        }
+        valid_for_ms
+    }
+
+    fn check_running(&self) -> Result<(), ErrorBody> {
+        if self.over || self.doomed.is_some() {
+            let message = "the session has ended; begin another one with the header `archon-session: new`";
+            return Err(ErrorBody::new(ErrorKind::Ended, message));
+        }
+        Ok(())
+    }
+
+    fn take_seen(&mut self, seen: u64) -> Result<(), ErrorBody> {
+        if seen > self.sequence {
+            let message = format!("event {seen} does not exist; the newest one is {}", self.sequence);
+            return Err(ErrorBody::new(ErrorKind::Invalid, message));
+        }
+        while self.first() <= seen && self.events.pop_front().is_some() {}
+        self.seen = self.seen.max(seen);
+        Ok(())
+    }
+
+    fn push(&mut self, event: Event) {
+        self.sequence += 1;
+        self.events.push_back(Arc::new(event));
+        if self.events.len() > EVENTS_MAX {
+            self.doom("the service does not receive its events");
+        }
+    }
+
+    fn doom(&mut self, reason: &str) {
+        self.connection = None;
+        self.doomed.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// Returns the partition and the stage of an answered event, and whether the event is an `acquire`; `None` if the
+    /// event is finished.
+    fn find(&self, of: &Named<'_>) -> Result<Option<(PartitionId, Stage, bool)>, ErrorBody> {
+        let sequence = of.sequence;
+        let table = of.table.ok_or_else(table_missing)?;
+        if self.finished.contains(&sequence) {
+            return Ok(None);
+        }
+        let found = self.by_sequence.get(&sequence).and_then(|id| Some((*id, self.works.get(id)?)));
+        let Some((id, work)) = found else {
+            return Err(stale(format!("event {sequence} awaits no answer; its partition may have been lost since")));
+        };
+        if (&*work.table, id.index, work.epoch) != (table, of.index, of.epoch) {
+            return Err(stale(format!(
+                "event {sequence} is about partition {} of {} in epoch {}, not partition {} of {table} in epoch {}",
+                id.index, work.table, work.epoch, of.index, of.epoch
+            )));
+        }
+        Ok(Some((id, work.stage, work.acquire == sequence)))
+    }
+
+    fn set(&mut self, sequence: u64, stage: Stage) {
+        let id = self.by_sequence.get(&sequence);
+        if let Some(work) = id.and_then(|id| self.works.get_mut(id)) {
+            work.stage = stage;
+        }
+    }
+
+    fn finish(&mut self, sequence: u64) {
+        self.finished.insert(sequence);
+        if self.finished.len() > FINISHED_KEPT {
+            self.finished.pop_first();
+        }
+    }
+
+    fn remove(&mut self, partition: PartitionId) -> Option<Work> {
+        let work = self.works.remove(&partition)?;
+        let name = (Arc::clone(&work.table), partition.index);
+        if self.by_name.get(&name) == Some(&partition) {
+            self.by_name.remove(&name);
+        }
+        self.by_sequence.remove(&work.acquire);
+        if let Stage::Releasing { sequence } = work.stage {
+            self.by_sequence.remove(&sequence);
+        }
+        Some(work)
+    }
+}
+
+/// Event and partition that an answer names.
+struct Named<'a> {
+    sequence: u64,
+    index: u32,
+    epoch: u64,
+    table: Option<&'a str>,
+}
+
+fn stale(message: String) -> ErrorBody {
+    ErrorBody::new(ErrorKind::Stale, message)
+}
+
+fn table_missing() -> ErrorBody {
+    ErrorBody::new(ErrorKind::Invalid, "the agent serves several tables; name one in `table`")
+}
+
+#[cfg(test)]
+#[path = "service_session_tests.rs"]
+mod tests;

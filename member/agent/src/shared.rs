@@ -1,0 +1,165 @@
+//! State shared by sessions and connections: the session of now, and the owners of partitions.
+
+use crate::config::AgentConfig;
+use crate::live_session::{Command, LiveSession, Settings, millis};
+use crate::protocol::{ErrorBody, ErrorKind, Hello, SessionState, Status, VERSION};
+use crate::routes::Routes;
+use archon_client::{Participant, ParticipantBuilder};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// The session of now.
+#[derive(Default)]
+enum Current {
+    #[default]
+    Waiting,
+    Live(Arc<LiveSession>),
+    Stopping,
+}
+
+/// State shared by sessions and connections.
+pub(crate) struct Shared {
+    pub(crate) config: AgentConfig,
+    current: Mutex<Current>,
+    begun: mpsc::Sender<Begun>,
+    pub(crate) routes: Routes,
+}
+
+/// A session that has begun.
+pub(crate) struct Begun {
+    pub(crate) live: Arc<LiveSession>,
+    pub(crate) commands: mpsc::Receiver<Command>,
+}
+
+impl Shared {
+    /// Starts without a session. Sessions that begin are sent to `begun`.
+    pub(crate) fn new(config: AgentConfig, begun: mpsc::Sender<Begun>) -> Self {
+        let routes = Routes::new(config.coordinators.clone(), config.transport.clone());
+        Self { config, current: Mutex::default(), begun, routes }
+    }
+
+    /// Ends the session of now. The agent takes another one unless it stops.
+    pub(crate) fn set_ended(&self, stops: bool) {
+        *self.current.lock() = if stops { Current::Stopping } else { Current::Waiting };
+    }
+
+    /// Begins a session for a new service, with its connection.
+    ///
+    /// # Errors
+    /// Another session has not ended.
+    pub(crate) fn begin(&self, cut: CancellationToken) -> Result<Arc<LiveSession>, ErrorBody> {
+        let busy = |message: &str| Err(ErrorBody::new(ErrorKind::Busy, message));
+        let mut current = self.current.lock();
+        match &*current {
+            Current::Waiting => {}
+            Current::Stopping => return busy("the agent stops"),
+            Current::Live(live) => {
+                return match live.supersede() {
+                    SessionState::Connected => busy(
+                        "another process of the service is connected; end it first, or start an agent of its own for \
+                         this one",
+                    ),
+                    _ => busy("the partitions of the previous session are being handed over; try again"),
+                };
+            }
+        }
+        let name = format!("{:016x}", rand::random::<u64>());
+        let (live, commands) = LiveSession::new(name, self.settings(), cut);
+        let live = Arc::new(live);
+        let begun = Begun { live: Arc::clone(&live), commands };
+        if self.begun.try_send(begun).is_err() {
+            return busy("the agent stops");
+        }
+        *current = Current::Live(Arc::clone(&live));
+        Ok(live)
+    }
+
+    /// Returns the session of this name.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(crate) fn session(&self, name: &str) -> Result<Arc<LiveSession>, ErrorBody> {
+        match &*self.current.lock() {
+            Current::Live(live) if live.name() == name => Ok(Arc::clone(live)),
+            _ => {
+                let message = format!(
+                    "session {name:?} has ended; begin another one with `GET /v1/events` and the header \
+                     `archon-session: new`"
+                );
+                Err(ErrorBody::new(ErrorKind::Ended, message))
+            }
+        }
+    }
+
+    /// Returns the first message of a session.
+    pub(crate) fn hello(&self, live: &LiveSession) -> Hello {
+        let service_lease_for_ms = millis(self.config.service_lease);
+        Hello {
+            version: VERSION,
+            session: live.name().to_owned(),
+            participant: self.config.name.clone(),
+            tables: self.config.tables.clone(),
+            service_lease_for_ms,
+            heartbeat_every_for_ms: (service_lease_for_ms / 4).max(1),
+        }
+    }
+
+    /// Returns the state.
+    pub(crate) fn status(&self) -> Status {
+        let (state, owned) = match &*self.current.lock() {
+            Current::Waiting => (SessionState::Waiting, 0),
+            Current::Stopping => (SessionState::Ending, 0),
+            Current::Live(live) => live.status(),
+        };
+        let participant = self.config.name.clone();
+        Status { version: VERSION, participant, state, partitions_owned: owned as u64 }
+    }
+
+    /// Returns the table that a request means.
+    ///
+    /// # Errors
+    /// It names none, and there are several.
+    pub(crate) fn table<'a>(&'a self, named: Option<&'a str>) -> Result<&'a str, ErrorBody> {
+        match (named, &self.config.tables[..]) {
+            (Some(named), _) => Ok(named),
+            (None, [only]) => Ok(only),
+            _ => Err(ErrorBody::new(ErrorKind::Invalid, "the agent serves several tables; name one: ?table=NAME")),
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let only_table = match &self.config.tables[..] {
+            [only] => Some(only.clone()),
+            _ => None,
+        };
+        Settings { service_lease: self.config.service_lease, only_table, stop_limit: self.config.stop_limit }
+    }
+
+    /// Returns a builder of the participant.
+    pub(crate) fn participant(&self) -> ParticipantBuilder {
+        let config = &self.config;
+        let mut builder = Participant::builder(config.coordinators.clone())
+            .name(config.name.clone())
+            .address(config.address.clone())
+            .transport(config.transport.clone())
+            .loss_delay(config.service_lease);
+        for table in &config.tables {
+            builder = builder.table(table.clone());
+        }
+        if let Some(weight) = config.weight {
+            builder = builder.weight(weight);
+        }
+        if let Some(most) = config.partitions_max {
+            builder = builder.partitions_max(most);
+        }
+        if let Some(zone) = &config.zone {
+            builder = builder.zone(zone.clone());
+        }
+        if let Some((heartbeat, lease, failure_timeout)) = config.timing {
+            builder = builder.timing(heartbeat, lease, failure_timeout);
+        }
+        builder
+    }
+}
