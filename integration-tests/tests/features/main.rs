@@ -1,5 +1,6 @@
-//! Backups, export and import, participants, and Redis clients on clusters of real processes.
+//! Agents, backups, export and import, participants, and Redis clients on clusters of real processes.
 
+mod agents;
 mod backup;
 mod backup_since;
 mod expiry;

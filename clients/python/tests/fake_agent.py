@@ -1,0 +1,139 @@
+"""An agent that a test directs: it serves events from a list, and records what the service sends."""
+
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+Document = Dict[str, Any]
+
+
+class FakeAgent:
+    """Listens on a free port of loopback until :meth:`close`."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.session = "s1"
+        self.events: List[Document] = []
+        self.answers: List[Document] = []
+        self.seen: List[int] = []
+        self.positions: List[str] = []
+        self.valid_for_ms = 60_000
+        #: Number that answers to heartbeats name instead of the newest event.
+        self.named: Optional[int] = None
+        #: Connections with a lower number end.
+        self.cut_below = 0
+        self.silent = False
+        agent = self
+
+        class Requests(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                agent.stream(self)
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                status, answer = agent.take(self.path, self.headers["archon-session"], body)
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Requests)
+        self.address = f"127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def stream(self, request: BaseHTTPRequestHandler) -> None:
+        request.close_connection = True
+        name = request.headers["archon-session"]
+        with self.changed:
+            if name not in ("new", self.session):
+                body = json.dumps({"error": {"kind": "ended", "message": "the session has ended"}}).encode()
+                request.send_response(410)
+                request.send_header("content-length", str(len(body)))
+                request.end_headers()
+                request.wfile.write(body)
+                return
+            self.positions.append(request.headers["last-event-id"])
+            number = len(self.positions)
+            session = self.session
+            self.changed.notify_all()
+        position = int(request.headers["last-event-id"])
+        request.send_response(200)
+        request.end_headers()
+        hello = {"event": "hello", "version": 1, "session": session, "participant": "w1", "tables": ["jobs"]}
+        self.send(request, {**hello, "service_lease_for_ms": 1000, "heartbeat_every_for_ms": 20})
+        while True:
+            with self.changed:
+                self.changed.wait_for(
+                    lambda: len(self.events) > position or number <= self.cut_below or session != self.session
+                )
+                if number <= self.cut_below or session != self.session:
+                    return
+                event = self.events[position]
+                position += 1
+            self.send(request, {**event, "sequence": position})
+
+    def send(self, request: BaseHTTPRequestHandler, event: Document) -> None:
+        request.wfile.write(f"event: {event['event']}\ndata: {json.dumps(event)}\n\n".encode())
+        request.wfile.flush()
+
+    def take(self, path: str, session: str, body: Document) -> Any:
+        with self.changed:
+            if session != self.session:
+                return 410, {"error": {"kind": "ended", "message": "the session has ended"}}
+            if path == "/v1/answers":
+                self.answers.append(body)
+                if body["answer"] == "stop":
+                    self.events.append({"event": "ended", "reason": "stopped"})
+                self.changed.notify_all()
+                return 200, {}
+            self.seen.append(body["seen"])
+            self.changed.notify_all()
+            if self.silent:
+                return 503, {"error": {"kind": "unreachable", "message": "silent"}}
+            named = len(self.events) if self.named is None else self.named
+            return 200, {"valid_for_ms": self.valid_for_ms, "sequence": named}
+
+    def fire(self, event: Document) -> None:
+        """Adds an event."""
+        with self.changed:
+            self.events.append(event)
+            self.changed.notify_all()
+
+    def acquire(self, partition: int, epoch: int) -> None:
+        of = {"table": "jobs", "table_id": 7, "partition": partition, "epoch": epoch}
+        self.fire({"event": "acquire", **of, "lease_left_for_ms": 900})
+
+    def cut(self) -> None:
+        """Ends all connections of now."""
+        with self.changed:
+            self.cut_below = len(self.positions)
+            self.changed.notify_all()
+
+    def restart(self) -> None:
+        """Begins another session, as a restarted agent."""
+        with self.changed:
+            self.session, self.events = "s2", []
+            self.changed.notify_all()
+
+    def wait(self, condition: Any, seconds: float = 20.0) -> None:
+        with self.changed:
+            if not self.changed.wait_for(condition, seconds):
+                raise AssertionError(f"answers: {self.answers}, positions: {self.positions}")
+
+    def answered(self, kind: str) -> List[Document]:
+        return [answer for answer in self.answers if answer["answer"] == kind]
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()

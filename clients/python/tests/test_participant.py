@@ -1,0 +1,185 @@
+"""Tests of the package against a scripted agent."""
+
+import asyncio
+import time
+import unittest
+from typing import Any, Callable, List
+
+from fake_agent import FakeAgent
+
+from archon_participant import AgentError, AsyncParticipant, Grant, Lost, NotOwned, Participant
+from archon_participant import _clock
+from archon_participant._grant import OWNED, Permission
+
+
+def until(condition: Callable[[], Any]) -> None:
+    limit = time.monotonic() + 20.0
+    while not condition():
+        if time.monotonic() > limit:
+            raise AssertionError("the condition did not come true")
+        time.sleep(0.005)
+
+
+class PermissionTest(unittest.TestCase):
+    def grant(self, permission: Permission) -> Grant:
+        grant = Grant("jobs", 7, 3, 5, 1, permission)
+        grant._stage = OWNED
+        return grant
+
+    def test_permission_counts_once_its_events_have_arrived(self) -> None:
+        permission = Permission()
+        grant = self.grant(permission)
+        permission.extend(_clock.now() + 60.0, 2)
+        with self.assertRaises(Lost):
+            grant.check()
+        permission.receive(1)
+        self.assertEqual(grant.valid_for(), 0.0)
+        permission.receive(2)
+        self.assertEqual(grant.check(), 5)
+
+    def test_late_answer_does_not_shorten_or_extend(self) -> None:
+        permission = Permission()
+        grant = self.grant(permission)
+        permission.extend(_clock.now() - 1.0, 0)
+        self.assertEqual(grant.valid_for(), 0.0)
+        permission.extend(_clock.now() + 60.0, 0)
+        permission.extend(_clock.now() + 1.0, 0)
+        self.assertGreater(grant.valid_for(), 30.0)
+        permission.end()
+        permission.extend(_clock.now() + 60.0, 0)
+        self.assertEqual(grant.valid_for(), 0.0)
+
+
+class ParticipantTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.agent = FakeAgent()
+        self.addCleanup(self.agent.close)
+        self.calls: List[Any] = []
+
+    def participant(self, **callbacks: Any) -> Participant:
+        record = {
+            "acquire": lambda grant: self.calls.append(("acquire", grant.partition, grant.epoch)),
+            "release": lambda grant, reason: self.calls.append(("release", grant.partition, reason, grant.check())),
+            "lost": lambda grant: self.calls.append(("lost", grant.partition, grant.valid_for())),
+        }
+        return Participant("jobs", self.agent.address, **{**record, **callbacks})
+
+    def test_partition_is_acquired_checked_and_released(self) -> None:
+        with self.participant() as participant:
+            with self.assertRaises(NotOwned):
+                participant.grant(3)
+            self.agent.acquire(3, 5)
+            self.agent.wait(lambda: self.agent.answered("acquired"))
+            until(participant.owned)
+            grant = participant.grant(3)
+            self.assertEqual((grant.check(), grant.table_id), (5, 7))
+            self.agent.fire({"event": "release", "table": "jobs", "partition": 3, "epoch": 5, "reason": "handed_over"})
+            self.agent.wait(lambda: self.agent.answered("released"))
+            with self.assertRaises(Lost):
+                grant.check()
+            answer = self.agent.answered("released")[0]
+            self.assertEqual((answer["sequence"], answer["partition"], answer["epoch"]), (2, 3, 5))
+        self.assertEqual(self.calls, [("acquire", 3, 5), ("release", 3, "handed_over", 5)])
+        self.assertTrue(self.agent.answered("stop"))
+
+    def test_failing_acquire_refuses_the_partition(self) -> None:
+        def acquire(_: Grant) -> None:
+            raise ValueError("no room")
+
+        with self.participant(acquire=acquire) as participant:
+            self.agent.acquire(3, 5)
+            self.agent.wait(lambda: self.agent.answered("refused"))
+            self.assertEqual(self.agent.answered("refused")[0]["reason"], "no room")
+            self.assertEqual(participant.owned(), [])
+
+    def test_loss_ends_the_grant_before_the_callback(self) -> None:
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            grant = participant.grant(3)
+            self.agent.fire({"event": "lost", "table": "jobs", "partition": 3, "epoch": 5})
+            until(lambda: ("lost", 3, 0.0) in self.calls)
+            self.assertEqual(grant.valid_for(), 0.0)
+            # The same epoch is acquired again: the former grant stays void.
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            self.assertEqual((participant.grant(3).check(), grant.valid_for()), (5, 0.0))
+
+    def test_silent_agent_ends_the_permission(self) -> None:
+        self.agent.valid_for_ms = 100
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            grant = participant.grant(3)
+            self.agent.silent = True
+            until(lambda: grant.valid_for() == 0.0)
+            with self.assertRaises(NotOwned):
+                participant.grant(3)
+
+    def test_stalled_stream_extends_nothing(self) -> None:
+        self.agent.valid_for_ms = 100
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            self.agent.named = 2  # An event that has not arrived.
+            until(lambda: not participant.owned())
+
+    def test_stream_continues_after_the_last_event(self) -> None:
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            self.agent.cut()
+            self.agent.wait(lambda: len(self.agent.positions) == 2)
+            self.assertEqual(self.agent.positions, ["0", "1"])
+            self.agent.acquire(4, 6)
+            until(lambda: len(participant.owned()) == 2)
+        self.assertEqual([call for call in self.calls if call[0] == "acquire"], [("acquire", 3, 5), ("acquire", 4, 6)])
+
+    def test_restarted_agent_gets_a_new_session(self) -> None:
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            grant = participant.grant(3)
+            self.agent.restart()
+            until(lambda: ("lost", 3, 0.0) in self.calls)
+            self.assertEqual(grant.valid_for(), 0.0)
+            self.agent.acquire(3, 6)
+            until(participant.owned)
+            self.assertEqual(participant.grant(3).check(), 6)
+
+    def test_unknown_event_is_counted_and_ignored(self) -> None:
+        with self.participant() as participant:
+            self.agent.fire({"event": "news", "of": "a later version"})
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            self.agent.wait(lambda: 2 in self.agent.seen)
+
+    def test_table_that_the_agent_does_not_serve_is_an_error(self) -> None:
+        with self.assertRaises(AgentError) as refused:
+            Participant("orders", self.agent.address).start()
+        self.assertIn("serves jobs, not orders", str(refused.exception))
+
+    def test_absent_agent_is_an_error(self) -> None:
+        with self.assertRaises(AgentError) as absent:
+            Participant("jobs", "127.0.0.1:1", start_within=0.3).start()
+        self.assertEqual(absent.exception.kind, "unreachable")
+
+    def test_asyncio_callbacks_run_on_the_loop(self) -> None:
+        async def run() -> None:
+            loop = asyncio.get_running_loop()
+
+            async def acquire(grant: Grant) -> None:
+                self.calls.append((grant.partition, asyncio.get_running_loop() is loop))
+
+            async with AsyncParticipant("jobs", self.agent.address, acquire=acquire) as participant:
+                self.agent.acquire(3, 5)
+                while not participant.owned():
+                    await asyncio.sleep(0.005)
+                self.assertEqual(participant.grant(3).check(), 5)
+
+        asyncio.run(run())
+        self.assertEqual(self.calls, [(3, True)])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,131 @@
+"""Runs the service of `counter.py` in three processes, each with an agent, beside a running cluster. One process is
+killed halfway. Each request counts once, under any number of retries.
+
+    python3 examples/python/run.py --archon target/release/archon --coordinators 127.0.0.1:7101
+"""
+
+import argparse
+import http.client
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+NAMES = ("ada", "grace", "mary")
+PARTITIONS = 12
+COUNTERS = [f"counter-{number}" for number in range(24)]
+PATIENCE = 60.0
+
+arguments = argparse.ArgumentParser(description=__doc__)
+arguments.add_argument("--archon", default="archon", help="the command line of Archon")
+arguments.add_argument("--coordinators", required=True, help="host:port of one or more coordinators, with commas")
+arguments.add_argument("--requests", type=int, default=600)
+arguments.add_argument("--kill", choices=("service", "agent"), default="service", help="which process is killed")
+options = arguments.parse_args()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def until(what, condition):
+    """Waits for a condition, and returns its value."""
+    began = time.monotonic()
+    while time.monotonic() < began + PATIENCE:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    sys.exit(f"error: {what} did not come within {PATIENCE:.0f} s")
+
+
+def call(address: str, method: str, path: str):
+    """Returns status and body, or nothing if the process does not answer."""
+    host, port = address.rsplit(":", 1)
+    connection = http.client.HTTPConnection(host, int(port), timeout=2.0)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+class Instance:
+    """A process of the service, and the agent beside it."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name, self.address, self.agent = name, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        log = (directory / f"{name}.log").open("wb")
+        agent = [options.archon, "participant", "--table", "counters", "--name", name, "--address", self.address]
+        agent += ["--listen", self.agent, "--coordinators", options.coordinators]
+        self.agent_process = subprocess.Popen(agent, stderr=log)
+        service = [sys.executable, str(Path(__file__).with_name("counter.py")), "--agent", self.agent]
+        service += ["--listen", self.address, "--db", str(directory / "counters.sqlite")]
+        self.process = subprocess.Popen(service, stderr=log)
+
+    def stop(self) -> None:
+        for process in (self.process, self.agent_process):
+            process.terminate()
+            process.wait()
+
+
+def ask(agent: str, path: str):
+    """Returns the document of an agent's answer; an empty one without an answer."""
+    answer = call(agent, "GET", path)
+    return json.loads(answer[1]) if answer is not None and answer[0] == 200 else {}
+
+
+def has_share(instance: Instance) -> bool:
+    return ask(instance.agent, "/v1/status").get("partitions_owned") == PARTITIONS // len(NAMES)
+
+
+create = [options.archon, "table", "create", "counters", "--partitions", str(PARTITIONS), "--lease"]
+subprocess.run([*create, "--coordinators", options.coordinators], check=True, stdout=subprocess.DEVNULL)
+directory = tempfile.TemporaryDirectory(prefix="counter-")
+instances = {name: Instance(name, Path(directory.name)) for name in NAMES}
+asked = instances["ada"].agent
+try:
+    until("a share for each process", lambda: all(has_share(instance) for instance in instances.values()))
+    print(f"{', '.join(NAMES)} share {PARTITIONS} partitions with {len(COUNTERS)} counters.")
+    attempts, longest = 0, 0.0
+    for request in range(options.requests):
+        counter = COUNTERS[request % len(COUNTERS)]
+        if request == options.requests // 2:
+            victim = until("an owner", lambda: ask(asked, f"/v1/where/{counter}").get("owner"))["participant"]
+            killed = instances[victim].process if options.kill == "service" else instances[victim].agent_process
+            killed.kill()
+            asked = next(instance.agent for name, instance in instances.items() if name != victim)
+            print(f"The {options.kill} of {victim}, which owns {counter}, is killed after half of the requests.")
+        began = time.monotonic()
+
+        def count():
+            global attempts
+            owner = ask(asked, f"/v1/where/{counter}").get("owner")
+            if not owner:
+                return False
+            attempts += 1
+            # Sent again after a lost answer: the service counts it once.
+            answer = call(owner["address"], "POST", f"/?counter={counter}&user=1&request={request}")
+            return answer is not None and answer[0] == 200
+
+        until("an owner that counts", count)
+        longest = max(longest, time.monotonic() - began)
+    with sqlite3.connect(Path(directory.name) / "counters.sqlite") as database:
+        counted = database.execute("SELECT count(*) FROM counted").fetchone()[0]
+        epochs = database.execute("SELECT partition, epoch FROM owner ORDER BY partition").fetchall()
+    print(f"requests: {options.requests}, attempts: {attempts}, counted: {counted}")
+    print(f"longest wait for an owner: {longest:.2f} s")
+    print("epochs in the database: " + ", ".join(f"{partition}: {epoch}" for partition, epoch in epochs))
+finally:
+    for instance in instances.values():
+        instance.stop()
+sys.exit(0 if counted == options.requests else "error: a request was lost or counted twice")
