@@ -302,7 +302,7 @@ impl Callbacks for ServiceCallbacks {
             Some(sequence)
         });
         if sequence.is_some() {
-            // An error means that the session has ended: the service acts no more.
+            // An error means that the session has ended, and with it every permission.
             let _ = answer.await;
         }
     }

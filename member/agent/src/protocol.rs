@@ -152,7 +152,7 @@ pub enum Answer {
         #[serde(default)]
         reason: String,
     },
-    /// The service touches nothing of the partition any more. Answer to `release`.
+    /// The service has finished with the partition. Answer to `release`.
     Released {
         /// Number of the event.
         sequence: u64,

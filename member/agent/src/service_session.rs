@@ -32,7 +32,7 @@ pub(crate) enum Effect {
     Acquired { sequence: u64 },
     /// The service cannot acquire the partition of this event.
     Refused { sequence: u64, partition: PartitionId, reason: String },
-    /// The service touches the partition of this event no more.
+    /// The service has finished with the partition of this event.
     Released { sequence: u64, partition: PartitionId },
     /// The service does not want the partition.
     Drop(PartitionId),
@@ -173,7 +173,7 @@ impl ServiceSession {
         Some(sequence)
     }
 
-    /// Handles a loss. Returns the number of the event that awaits no answer any more.
+    /// Handles a loss. Returns the number of the event that needs no answer after it.
     pub(crate) fn lost(&mut self, partition: PartitionId, now: u64) -> Option<u64> {
         self.tick(now);
         let work = self.remove(partition)?;
@@ -398,7 +398,7 @@ impl ServiceSession {
         }
     }
 
-    /// Ends the session. The caller knows that the service acts no more, or that nothing is owned.
+    /// Ends the session. The caller knows that every permission has ended, or that nothing is owned.
     pub(crate) fn end(&mut self, reason: &str) {
         if std::mem::replace(&mut self.over, true) {
             return;

@@ -5,6 +5,8 @@ use archon_client::TableId;
 use proptest::prelude::*;
 
 const LEASE: u64 = 1_000;
+/// Lease of the participant after a heartbeat of its own.
+const LEASE_LEFT: u64 = 1_500;
 
 fn partition(index: u32) -> PartitionId {
     PartitionId::new(TableId::new(7), index)
@@ -315,7 +317,7 @@ enum Held {
 }
 
 fn run(steps: &[Step]) {
-    let (mut now, mut lease_until, mut epoch, mut connections) = (0_u64, 900_u64, 0, 1);
+    let (mut now, mut lease_until, mut epoch, mut connections) = (0_u64, LEASE_LEFT, 0, 1);
     let mut session = ServiceSession::new(LEASE, 1, 0);
     let mut service = Service { connection: Some(1), ..Service::default() };
     let mut held: BTreeMap<u32, Held> = BTreeMap::new();
@@ -325,7 +327,7 @@ fn run(steps: &[Step]) {
     for step in steps {
         match *step {
             Step::Wait(time) => now += time,
-            Step::ExtendLease => lease_until = lease_until.max(now + 900),
+            Step::ExtendLease => lease_until = lease_until.max(now + LEASE_LEFT),
             Step::Offer(index) => {
                 if !held.contains_key(&index) && now < lease_until {
                     epoch += 1;
@@ -464,4 +466,15 @@ proptest! {
     fn service_never_acts_beside_the_next_owner(steps in prop::collection::vec(step(), 1..120)) {
         run(&steps);
     }
+}
+
+/// The permission after a loss counts only once the loss has arrived.
+#[test]
+fn heartbeat_beside_a_stalled_stream_extends_nothing() {
+    let heartbeat =
+        [Step::SendHeartbeat, Step::HeartbeatArrives { which: 0, repeated: false }, Step::PermissionArrives(0)];
+    let acquire = [Step::Offer(0), Step::Read(1), Step::Answer { which: 0, refuses: false }];
+    let lose = [Step::Lose(0), Step::Wait(200), Step::ExtendLease];
+    let until_others_own_it = [Step::Wait(399), Step::Wait(399), Step::Wait(50)];
+    run(&[&acquire[..], &heartbeat, &lose, &heartbeat, &until_others_own_it].concat());
 }
