@@ -17,7 +17,9 @@ fn root() -> PathBuf {
 /// Runs Python at the root of the repository; `None` if this machine has none.
 fn python(arguments: &[&str]) -> Option<Output> {
     let mut command = Command::new("python3");
-    VARIABLES.iter().for_each(|name| drop(command.env_remove(name)));
+    for name in VARIABLES {
+        command.env_remove(name);
+    }
     match command.args(arguments).current_dir(root()).env("PYTHONDONTWRITEBYTECODE", "1").output() {
         Ok(output) => Some(output),
         Err(error) => {

@@ -1,5 +1,7 @@
 //! Tests of the agent with a coordinator that a test directs.
 
+#![allow(clippy::unwrap_used)]
+
 mod bad_input;
 mod sessions;
 mod support;
