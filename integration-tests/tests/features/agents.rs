@@ -2,7 +2,8 @@
 //! processes with agents and a real cluster, one of which is killed.
 
 use crate::EXE;
-use archon_integration_tests::{Cluster, Options};
+use archon_client::Role;
+use archon_integration_tests::{Cluster, Ending, Options, cluster::TIMEOUT};
 use archon_testkit::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -61,4 +62,34 @@ fn counts_once_while_one_is_killed(killed: &str) {
     assert!(output.status.success(), "{printed}");
     assert!(printed.contains("is killed after half of the requests"), "{printed}");
     assert!(printed.contains("requests: 600, attempts: ") && printed.contains("counted: 600"), "{printed}");
+}
+
+/// Waits for both partitions of `jobs`, and prints who owns a key.
+const OWN_BOTH: &str = r#"
+import sys, time
+sys.path.insert(0, "clients/python/src")
+from archon_participant import Participant
+with Participant("jobs", sys.argv[1]) as participant:
+    limit = time.monotonic() + 60.0
+    while len(participant.owned()) < 2 and time.monotonic() < limit:
+        time.sleep(0.02)
+    print(len(participant.owned()), participant.grant(0).check() > 0, participant.where("a").owner.participant)
+"#;
+
+#[test]
+fn agent_with_certificate_serves_a_socket() {
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
+    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
+    cluster.done(&["access", "grant", "own", "--participant", "w1", "--table", "jobs"]);
+    let socket = format!("unix:{}", cluster.directory().join("w1.sock").display());
+    let (own, coordinators) = (cluster.credentials_arguments(Role::Participant, "w1"), cluster.coordinator_list());
+    let arguments = ["participant", "--table", "jobs", "--name", "w1", "--address", "127.0.0.1:8080"];
+    let arguments = [&arguments[..], &["--listen", &socket, "--coordinators", &coordinators]].concat();
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).chain(own).collect();
+    let agent = cluster.spawn("w1", &arguments);
+    let Some(output) = python(&["-c", OWN_BOTH, &socket]) else { return };
+    assert!(output.status.success() && text(&output).contains("2 True w1"), "{}\n{}", text(&output), agent.log());
+    assert!(agent.terminate(TIMEOUT).success());
+    assert!(!cluster.directory().join("w1.sock").exists());
 }
