@@ -208,7 +208,8 @@ Examples:
   archon table create jobs --partitions 64 --lease
   archon participant --table jobs --name w1 --address 10.0.0.7:8080
   archon participant --table jobs --name w1 --address 10.0.0.7:8080 --listen unix:/run/w1/agent.sock
-  curl 127.0.0.1:7700/v1/where/customer-17")]
+  curl 127.0.0.1:7700/v1/where/customer-17
+  archon participant --table jobs --name w1 --address 10.0.0.7:8080 --exec ./worker --port 8080")]
     Participant(ParticipantArgs),
 
     /// Show the state of the cluster: leader, quorum, nodes, skew, moves, and what blocks it.

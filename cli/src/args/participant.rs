@@ -3,6 +3,7 @@
 use super::parse::{address, duration, name, weight};
 use super::serve::LogArgs;
 use archon_agent::Listen;
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// Options of `archon participant`.
@@ -22,6 +23,10 @@ pub(crate) struct ParticipantArgs {
     #[arg(long, env = "ARCHON_AGENT_LISTEN", hide_env_values = true, value_name = "IP:PORT|unix:PATH")]
     #[arg(default_value = "127.0.0.1:7700")]
     pub(crate) listen: Listen,
+    /// Program of the service, with its arguments, instead of --listen: it speaks JSON lines over its standard input and
+    /// output (docs/reference/agent.md). Give it last. The agent ends with the program.
+    #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "listen")]
+    pub(crate) exec: Vec<OsString>,
     /// Share of partitions relative to other participants; default: 100.
     #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<u32>,

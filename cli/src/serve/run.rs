@@ -104,8 +104,12 @@ pub(crate) fn participant(args: &ParticipantArgs, connection: &Connection) -> Re
     end_with_parent()?;
     let resolve = || agent_config(args, connection);
     let deadline = |config: &AgentConfig| config.stop_limit + archon_agent::FAREWELL;
+    let program = args.exec.clone();
     serve(&log, resolve, deadline, |config, stop, _| {
         Ok(async move {
+            if !program.is_empty() {
+                return archon_agent::run_program(config, &program, stop).await.map_err(agent_failure);
+            }
             let agent = Agent::listen(config).await.map_err(agent_failure)?;
             tracing::info!(address = agent.address(), "the agent waits for its service");
             agent.run(stop).await.map_err(agent_failure)
@@ -134,7 +138,7 @@ fn agent_config(args: &ParticipantArgs, connection: &Connection) -> Result<Agent
 fn agent_failure(error: AgentError) -> Failure {
     match error {
         AgentError::NotLoopback(_) => Failure::new(Exit::Usage, error.to_string()),
-        AgentError::Socket { .. } => Failure::failed(error.to_string()),
+        AgentError::Socket { .. } | AgentError::Program { .. } => Failure::failed(error.to_string()),
         AgentError::Listen { ref source, .. } => {
             let remedy = listen_remedy("--listen", source);
             Failure::failed(error.to_string()).with_remedy(remedy)

@@ -88,7 +88,7 @@ impl Agent {
 }
 
 /// Runs the participant of a session until the session ends. Returns the reason.
-async fn run_session(
+pub(crate) async fn run_session(
     shared: &Shared,
     live: &Arc<LiveSession>,
     mut commands: mpsc::Receiver<Command>,

@@ -1,6 +1,7 @@
 //! Configuration of an agent, and the reasons for its end.
 
 use archon_client::{Error, Transport};
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -61,6 +62,14 @@ pub enum AgentError {
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
+    },
+    /// The program of the service does not start, or fails.
+    #[error("the program {}: {why}", .program.display())]
+    Program {
+        /// Name of the program.
+        program: OsString,
+        /// Obstacle.
+        why: String,
     },
     /// The cluster has refused the participant permanently.
     #[error(transparent)]

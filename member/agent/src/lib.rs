@@ -8,6 +8,7 @@
 //! | `live_session` | the state machine behind a lock, as callbacks of the participant |
 //! | `agent` | sessions one after the other, each with a participant |
 //! | `shared` | state shared by sessions and connections |
+//! | `program` | a service as a child process, over JSON lines |
 //! | `http` | requests of the service and of callers on this machine |
 //! | `config` | configuration, and the reasons for an end |
 //! | `routes` | owners of partitions, for callers |
@@ -16,6 +17,7 @@ mod agent;
 mod config;
 mod http;
 mod live_session;
+mod program;
 pub mod protocol;
 mod routes;
 #[cfg(test)]
@@ -25,4 +27,5 @@ mod shared;
 
 pub use agent::{Agent, FAREWELL};
 pub use config::{AgentConfig, AgentError, Listen};
+pub use program::run_program;
 pub use service_session::EVENTS_MAX;

@@ -204,6 +204,25 @@ pub struct Permission {
     pub sequence: u64,
 }
 
+/// Heartbeat of a program (`--exec`), as a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramHeartbeat {
+    /// The heartbeat.
+    pub heartbeat: Heartbeat,
+    /// Number of the heartbeat, chosen by the program. The reply repeats it.
+    pub number: u64,
+}
+
+/// Reply to a heartbeat of a program (`--exec`), as a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramPermission {
+    /// The permission, counted from the moment when the program wrote the heartbeat.
+    pub permission: Permission,
+    /// Number of the heartbeat.
+    pub number: u64,
+}
+
 /// Ownership of one partition, as answer to `GET /v1/owned/{partition}`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Owned {

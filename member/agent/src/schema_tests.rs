@@ -1,6 +1,9 @@
 //! Compares `docs/reference/agent.schema.json` with the types of the protocol.
 
-use crate::protocol::{Answer, ErrorAnswer, Event, Heartbeat, Owned, Permission, Status, VERSION, Whereabouts};
+use crate::protocol::{
+    Answer, ErrorAnswer, Event, Heartbeat, Owned, Permission, ProgramHeartbeat, ProgramPermission, Status, VERSION,
+    Whereabouts,
+};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -18,6 +21,8 @@ fn schema() -> Value {
         ("GET /v1/owned/{partition}: answer", generator.subschema_for::<Owned>()),
         ("GET /v1/where/{key}: answer", generator.subschema_for::<Whereabouts>()),
         ("GET /v1/status: answer", generator.subschema_for::<Status>()),
+        ("--exec: heartbeat", generator.subschema_for::<ProgramHeartbeat>()),
+        ("--exec: reply to a heartbeat", generator.subschema_for::<ProgramPermission>()),
         ("error", generator.subschema_for::<ErrorAnswer>()),
     ];
     let documents: Map<String, Value> =

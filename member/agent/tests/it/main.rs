@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod program;
 mod sessions;
 mod support;

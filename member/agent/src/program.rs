@@ -1,0 +1,174 @@
+//! A service as a child process: JSON lines over its standard input and output.
+
+use crate::agent::run_session;
+use crate::config::{AgentConfig, AgentError};
+use crate::live_session::LiveSession;
+use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Event, Hello, ProgramHeartbeat, ProgramPermission};
+use crate::shared::{Begun, Shared};
+use serde::Serialize;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Maximum bytes of a line from the program.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of replies that the program has not read; it is not read from meanwhile.
+const REPLIES_MAX: usize = 64;
+/// Maximum number of events written at once.
+const EVENTS_AT_ONCE: usize = 256;
+/// Time for the program to exit once its session has ended.
+const EXIT_WITHIN: Duration = Duration::from_secs(2);
+
+/// Runs a program as the service, until it exits or `stop` is cancelled.
+///
+/// # Errors
+/// The program does not start, or fails; the cluster has refused the participant permanently.
+pub async fn run_program(config: AgentConfig, program: &[OsString], stop: CancellationToken) -> Result<(), AgentError> {
+    let failed = |why: String| AgentError::Program { program: program.first().cloned().unwrap_or_default(), why };
+    let [name, arguments @ ..] = program else { return Err(failed("no program is named".to_owned())) };
+    let (sender, mut begun) = mpsc::channel(1);
+    let shared = Shared::new(config, sender);
+    let mut command = Command::new(name);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(failed("it has no standard input and output".to_owned()));
+    };
+    let started = shared.begin(CancellationToken::new());
+    let Some(Begun { live, commands }) = begun.recv().await.filter(|_| started.is_ok()) else {
+        return Err(failed("its session has not begun".to_owned()));
+    };
+    let (replies, unread) = mpsc::channel(REPLIES_MAX);
+    let reading = tokio::spawn(read(BufReader::new(output), Arc::clone(&live), replies));
+    let writing = tokio::spawn(write(input, Arc::clone(&live), shared.hello(&live), unread));
+    let mut session = std::pin::pin!(run_session(&shared, &live, commands, &stop));
+    let (outcome, status) = tokio::select! {
+        outcome = &mut session => (outcome, None),
+        status = child.wait() => {
+            // A process that has ended acts no more: its partitions are handed over at once.
+            live.gone("the program has ended");
+            (session.await, Some(status))
+        }
+    };
+    live.end(&outcome.as_ref().map_or_else(ToString::to_string, Clone::clone));
+    let status = match status {
+        Some(status) => status.ok(),
+        None => exit(&mut child).await,
+    };
+    reading.abort();
+    writing.abort();
+    outcome?;
+    match status {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(failed(format!("it ended with {status}"))),
+        None => {
+            Err(failed(format!("it was killed: its session had ended, and it did not exit within {EXIT_WITHIN:?}")))
+        }
+    }
+}
+
+/// Waits for the program to exit; kills it after a while.
+async fn exit(child: &mut Child) -> Option<std::process::ExitStatus> {
+    if let Ok(Ok(status)) = timeout(EXIT_WITHIN, child.wait()).await {
+        return Some(status);
+    }
+    let _ = child.kill().await;
+    None
+}
+
+/// Writes the events and replies.
+async fn write(
+    mut input: impl AsyncWrite + Unpin,
+    live: Arc<LiveSession>,
+    hello: Hello,
+    mut replies: mpsc::Receiver<String>,
+) {
+    let mut position = 0;
+    let mut text = line(&Event::Hello(hello));
+    loop {
+        if input.write_all(text.as_bytes()).await.is_err() || input.flush().await.is_err() {
+            return;
+        }
+        // Replies last: a permission names the events before it.
+        text = tokio::select! {
+            biased;
+            next = live.events_after(1, position, EVENTS_AT_ONCE) => {
+                let Some((events, next)) = next else { return };
+                position = next;
+                events.iter().map(|event| line(&**event)).collect()
+            }
+            Some(reply) = replies.recv() => reply,
+        };
+    }
+}
+
+/// Reads the lines of the program, and replies to them.
+async fn read(mut output: impl AsyncBufRead + Unpin, live: Arc<LiveSession>, replies: mpsc::Sender<String>) {
+    let mut number = 0_u64;
+    loop {
+        number += 1;
+        let mut text = Vec::new();
+        let read = (&mut output).take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut text).await;
+        if !matches!(read, Ok(1..)) {
+            return;
+        }
+        let reply = if text.len() > LINE_BYTES_MAX {
+            if text.last() != Some(&b'\n') && !skip_line(&mut output).await {
+                return;
+            }
+            let message = format!("line {number} has more than {LINE_BYTES_MAX} bytes, which is the limit");
+            Some(line(&ErrorAnswer { error: ErrorBody::new(ErrorKind::TooLarge, message) }))
+        } else {
+            reply(&live, &text).unwrap_or_else(|mut error| {
+                error.message = format!("line {number}: {}", error.message);
+                Some(line(&ErrorAnswer { error }))
+            })
+        };
+        if let Some(reply) = reply
+            && replies.send(reply).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Skips the rest of a line, in pieces. Returns false at the end of the output.
+async fn skip_line(output: &mut (impl AsyncBufRead + Unpin)) -> bool {
+    loop {
+        let Ok(piece) = output.fill_buf().await else { return false };
+        let (length, ends) = match piece.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (end + 1, true),
+            None => (piece.len(), false),
+        };
+        output.consume(length);
+        if ends || length == 0 {
+            return ends;
+        }
+    }
+}
+
+/// Takes a line of the program. Returns the reply, if it has one.
+fn reply(live: &LiveSession, text: &[u8]) -> Result<Option<String>, ErrorBody> {
+    let invalid =
+        |error: serde_json::Error| ErrorBody::new(ErrorKind::Invalid, format!("this is no document: {error}"));
+    let document: Value = serde_json::from_slice(text).map_err(invalid)?;
+    if document.get("heartbeat").is_some() {
+        let ProgramHeartbeat { heartbeat, number } = serde_json::from_value(document).map_err(invalid)?;
+        let permission = live.heartbeat(heartbeat.seen)?;
+        return Ok(Some(line(&ProgramPermission { permission, number })));
+    }
+    let answer: Answer = serde_json::from_value(document).map_err(invalid)?;
+    live.answer(answer).map(|()| None)
+}
+
+fn line(document: &impl Serialize) -> String {
+    // Documents hold text and numbers only, so they have a form in JSON, of one line.
+    serde_json::to_string(document).unwrap_or_default() + "\n"
+}

@@ -1,0 +1,157 @@
+//! A service as a child process.
+
+use crate::support::{NAME, SOON};
+use archon_agent::{AgentConfig, AgentError, run_program};
+use archon_client::testing::{FakeCoordinator, Reported};
+use archon_client::{Epoch, PartitionId, Transport};
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Longer than a test waits.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Answers the offer of partition 3 in epoch 1, and records what it reads. `BEGIN` and `ACQUIRED` run at these moments.
+const SERVICE: &str = r#"
+BEGIN
+while read -r line; do
+    echo "$line" >> "$LOG"
+    case "$line" in
+        *'"event":"acquire"'*) echo '{"answer":"acquired","sequence":1,"partition":3,"epoch":1}'; ACQUIRED ;;
+        *'"event":"release"'*) echo '{"answer":"released","sequence":2,"partition":3,"epoch":1}' ;;
+        *'"event":"ended"'*) exit 0 ;;
+    esac
+done
+"#;
+
+struct World {
+    coordinator: FakeCoordinator,
+    partition: PartitionId,
+    epoch: Epoch,
+    stop: CancellationToken,
+    running: JoinHandle<Result<(), AgentError>>,
+    log: PathBuf,
+    _directory: TempDir,
+}
+
+impl World {
+    async fn start(service_lease: Duration, begin: &str, acquired: &str) -> Self {
+        let coordinator = FakeCoordinator::start().await.unwrap();
+        let partition = coordinator.partition("jobs", 3);
+        let epoch = coordinator.grant(NAME, partition);
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let config = AgentConfig {
+            coordinators: vec![coordinator.address()],
+            transport: Transport::default(),
+            tables: vec!["jobs".to_owned()],
+            name: NAME.to_owned(),
+            address: "127.0.0.1:8080".to_owned(),
+            weight: None,
+            partitions_max: None,
+            zone: None,
+            timing: Some((Duration::from_millis(200), LONG, Duration::from_secs(700))),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            service_lease,
+            stop_limit: SOON,
+        };
+        let script = SERVICE.replace("BEGIN", begin).replace("ACQUIRED", acquired);
+        let script = script.replace("$LOG", &log.display().to_string());
+        let program = ["sh", "-c", &script].map(OsString::from);
+        let stop = CancellationToken::new();
+        let token = stop.clone();
+        let running = tokio::spawn(async move { run_program(config, &program, token).await });
+        Self { coordinator, partition, epoch, stop, running, log, _directory: directory }
+    }
+
+    async fn reported(&self, wanted: Reported) {
+        self.coordinator.wait_for(SOON, |reported| reported.contains(&wanted)).await.unwrap();
+    }
+
+    fn acquired(&self) -> Reported {
+        Reported::Acquired { participant: NAME.to_owned(), partition: self.partition, epoch: self.epoch }
+    }
+
+    fn released(&self) -> Reported {
+        Reported::Released { participant: NAME.to_owned(), partition: self.partition, epoch: self.epoch }
+    }
+
+    /// Waits until the program has read this text.
+    async fn read(&self, text: &str) {
+        let poll = async || {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            if log.contains(text) { Ok(()) } else { Err(log) }
+        };
+        archon_testkit::wait_for_async(text, SOON, poll).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_acquires_and_releases_over_lines() {
+    let world = World::start(LONG, "", "echo '{\"heartbeat\":{\"seen\":1},\"number\":7}'").await;
+    world.reported(world.acquired()).await;
+    world.read("\"number\":7").await;
+    assert!(fs::read_to_string(&world.log).unwrap().starts_with("{\"event\":\"hello\",\"version\":1,"));
+    world.stop.cancel();
+    world.reported(world.released()).await;
+    world.read("\"event\":\"ended\"").await;
+    world.running.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exit_of_the_program_hands_over_at_once() {
+    // Its permission would last for ten minutes.
+    let world = World::start(LONG, "", "echo '{\"heartbeat\":{\"seen\":1},\"number\":7}'; sleep 1; exit 3").await;
+    world.reported(world.acquired()).await;
+    world.reported(world.released()).await;
+    let error = world.running.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("the program sh: it ended with exit status: 3"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_program_is_killed_after_its_session() {
+    let world = World::start(Duration::from_millis(500), "", "exec sleep 1000").await;
+    world.reported(world.released()).await;
+    let error = world.running.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("it was killed"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_lines_are_refused_one_by_one() {
+    let bad = "echo '{\"answer\":\"acq'; echo '{\"answer\":\"dance\"}'; head -c 70000 /dev/zero | tr '\\0' x; echo; \
+               echo '{\"heartbeat\":{\"seen\":9},\"number\":1}'";
+    let world = World::start(LONG, bad, ":").await;
+    for refusal in
+        ["line 1: this is no document", "unknown variant `dance`", "line 3 has more than", "event 9 does not"]
+    {
+        world.read(refusal).await;
+    }
+    world.reported(world.acquired()).await;
+    world.running.abort();
+}
+
+#[tokio::test]
+async fn absent_program_is_named() {
+    let coordinator = FakeCoordinator::start().await.unwrap();
+    let config = AgentConfig {
+        coordinators: vec![coordinator.address()],
+        transport: Transport::default(),
+        tables: vec!["jobs".to_owned()],
+        name: NAME.to_owned(),
+        address: "127.0.0.1:8080".to_owned(),
+        weight: None,
+        partitions_max: None,
+        zone: None,
+        timing: None,
+        listen: "127.0.0.1:0".parse().unwrap(),
+        service_lease: LONG,
+        stop_limit: SOON,
+    };
+    let ran = run_program(config, &["/nosuch/program".into()], CancellationToken::new()).await;
+    let error = ran.unwrap_err().to_string();
+    assert!(error.starts_with("the program /nosuch/program: "), "{error}");
+}
