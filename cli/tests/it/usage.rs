@@ -168,6 +168,25 @@ fn plaintext_beyond_this_machine_needs_a_flag() {
 }
 
 #[test]
+fn agent_that_others_could_reach_is_refused() {
+    let plain = ["participant", "--table", "jobs", "--name", "w1", "--address", "127.0.0.1:8080"];
+    let plain = [&plain[..], &["--coordinators", "127.0.0.1:1"]].concat();
+    for (more, why) in [
+        (&["--listen", "0.0.0.0:7700"][..], "on loopback only, not on 0.0.0.0:7700"),
+        (&["--listen", "7700"], "write ip:port, as in 127.0.0.1:7700, or unix:/path"),
+        (&["--listen", "127.0.0.1:0", "--exec", "worker"], "--exec"),
+        (&["--service-lease", "50ms"], "100ms to 1h"),
+    ] {
+        let output = archon(&[&plain[..], more].concat());
+        assert_eq!(code(&output), 2, "{more:?}: {output:?}");
+        assert!(stderr(&output).contains(why), "{more:?}: {}", stderr(&output));
+    }
+    let remote = ["participant", "--table", "jobs", "--name", "w1", "--address", "127.0.0.1:8080"];
+    let output = archon(&[&remote[..], &["--coordinators", "192.0.2.1:7101"]].concat());
+    assert!(code(&output) == 2 && stderr(&output).contains("--insecure"), "{output:?}");
+}
+
+#[test]
 fn terminal_verbs_name_the_alternative_without_a_terminal() {
     for line in [&["top"][..], &["top", "-o", "json"]] {
         let output = archon(&[line, &["--coordinators", &nobody()]].concat());
