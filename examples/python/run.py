@@ -1,5 +1,5 @@
 """Runs the service of `counter.py` in three processes, each with an agent, beside a running cluster. One process is
-killed halfway. Each request counts once, under any number of retries.
+killed or paused halfway. Each request counts once, under any number of retries.
 
     python3 examples/python/run.py --archon target/release/archon --coordinators 127.0.0.1:7101
 """
@@ -7,6 +7,7 @@ killed halfway. Each request counts once, under any number of retries.
 import argparse
 import http.client
 import json
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -24,7 +25,7 @@ arguments = argparse.ArgumentParser(description=__doc__)
 arguments.add_argument("--archon", default="archon", help="the command line of Archon")
 arguments.add_argument("--coordinators", required=True, help="host:port of one or more coordinators, with commas")
 arguments.add_argument("--requests", type=int, default=600)
-arguments.add_argument("--kill", choices=("service", "agent"), default="service", help="which process is killed")
+arguments.add_argument("--fault", choices=("kill-service", "kill-agent", "pause-service"), default="kill-service")
 options = arguments.parse_args()
 
 
@@ -74,6 +75,7 @@ class Instance:
 
     def stop(self) -> None:
         for process in (self.process, self.agent_process):
+            process.send_signal(signal.SIGCONT)
             process.terminate()
             process.wait()
 
@@ -89,7 +91,8 @@ def has_share(instance: Instance) -> bool:
 
 
 create = [options.archon, "table", "create", "counters", "--partitions", str(PARTITIONS), "--lease"]
-subprocess.run([*create, "--coordinators", options.coordinators], check=True, stdout=subprocess.DEVNULL)
+create += ["--timeout", "60s", "--coordinators", options.coordinators]
+subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
 directory = tempfile.TemporaryDirectory(prefix="counter-")
 instances = {name: Instance(name, Path(directory.name)) for name in NAMES}
 asked = instances["ada"].agent
@@ -101,10 +104,12 @@ try:
         counter = COUNTERS[request % len(COUNTERS)]
         if request == options.requests // 2:
             victim = until("an owner", lambda: ask(asked, f"/v1/where/{counter}").get("owner"))["participant"]
-            killed = instances[victim].process if options.kill == "service" else instances[victim].agent_process
-            killed.kill()
+            action, _, target = options.fault.partition("-")
+            process = instances[victim].process if target == "service" else instances[victim].agent_process
+            process.send_signal(signal.SIGKILL if action == "kill" else signal.SIGSTOP)
             asked = next(instance.agent for name, instance in instances.items() if name != victim)
-            print(f"The {options.kill} of {victim}, which owns {counter}, is killed after half of the requests.")
+            done = "killed" if action == "kill" else "paused"
+            print(f"The {target} of {victim}, which owns {counter}, is {done} after half of the requests.")
         began = time.monotonic()
 
         def count():
@@ -119,6 +124,10 @@ try:
 
         until("an owner that counts", count)
         longest = max(longest, time.monotonic() - began)
+    if options.fault == "pause-service":
+        # It finds requests from before in its sockets, and may not count them.
+        instances[victim].process.send_signal(signal.SIGCONT)
+        until("a share for the woken process", lambda: all(has_share(instance) for instance in instances.values()))
     with sqlite3.connect(Path(directory.name) / "counters.sqlite") as database:
         counted = database.execute("SELECT count(*) FROM counted").fetchone()[0]
         epochs = database.execute("SELECT partition, epoch FROM owner ORDER BY partition").fetchall()

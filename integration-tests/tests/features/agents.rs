@@ -1,5 +1,5 @@
 //! Services in Python own partitions through agents: the package against a scripted agent, and the example of three
-//! processes with agents and a real cluster, one of which is killed.
+//! processes with agents and a real cluster, one of which is killed or paused.
 
 use crate::EXE;
 use archon_client::Role;
@@ -42,25 +42,30 @@ fn python_package_passes_its_own_tests() {
 
 #[test]
 fn killed_python_service_counts_every_request_once() {
-    counts_once_while_one_is_killed("service");
+    counts_once_beside("kill-service", "The service of ");
 }
 
 /// The service lives on, and notices that its permission ends.
 #[test]
 fn killed_agent_ends_the_permission_of_its_service() {
-    counts_once_while_one_is_killed("agent");
+    counts_once_beside("kill-agent", "The agent of ");
 }
 
-fn counts_once_while_one_is_killed(killed: &str) {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
+#[test]
+fn paused_service_is_replaced_and_joins_again() {
+    counts_once_beside("pause-service", "is paused after half of the requests");
+}
+
+fn counts_once_beside(fault: &str, expected: &str) {
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, alone: true, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     let coordinators = cluster.coordinator_list();
-    let run = ["examples/python/run.py", "--archon", EXE, "--coordinators", &coordinators, "--kill", killed];
+    let run = ["examples/python/run.py", "--archon", EXE, "--coordinators", &coordinators, "--fault", fault];
     let Some(output) = python(&run) else { return };
     let printed = text(&output);
     println!("{printed}");
     assert!(output.status.success(), "{printed}");
-    assert!(printed.contains("is killed after half of the requests"), "{printed}");
+    assert!(printed.contains(expected), "{printed}");
     assert!(printed.contains("requests: 600, attempts: ") && printed.contains("counted: 600"), "{printed}");
 }
 
