@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Time for the service to read its last events.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
+/// Reason for the end of a session without heartbeats, or without a connection.
+pub(crate) const SERVICE_GONE: &str = "the service is gone";
 /// Maximum duration of a stop beyond [`AgentConfig::stop_limit`]: leaving the cluster, and the last events.
 pub const FAREWELL: Duration = Duration::from_secs(4);
 
@@ -116,7 +118,7 @@ pub(crate) async fn run_session(
             error = participant.failed() => return Err(error),
             () = &mut clock => {
                 runs = false;
-                break "the service is gone";
+                break SERVICE_GONE;
             }
             () = stop.cancelled() => break "the agent stops",
             Some(_) = drops.next(), if !drops.is_empty() => {}

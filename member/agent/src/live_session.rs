@@ -147,9 +147,9 @@ impl LiveSession {
         self.change(|state, now| state.core.detach(connection, now));
     }
 
-    /// Ends the session of a service that is known to be gone: every permission ends with it.
-    pub(crate) fn gone(&self, reason: &str) {
-        self.change(|state, now| state.core.gone(reason, now));
+    /// Handles the certain end of the service. Returns whether the session ends by it.
+    pub(crate) fn gone(&self, reason: &str) -> bool {
+        self.change(|state, now| state.core.gone(reason, now))
     }
 
     /// Gives the session up if its service is not connected.

@@ -1,6 +1,6 @@
 //! A service as a child process: JSON lines over its standard input and output.
 
-use crate::agent::run_session;
+use crate::agent::{SERVICE_GONE, run_session};
 use crate::config::{AgentConfig, AgentError};
 use crate::live_session::LiveSession;
 use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Event, Hello, ProgramHeartbeat, ProgramPermission};
@@ -49,11 +49,12 @@ pub async fn run_program(config: AgentConfig, program: &[OsString], stop: Cancel
     let reading = tokio::spawn(read(BufReader::new(output), Arc::clone(&live), replies));
     let writing = tokio::spawn(write(input, Arc::clone(&live), shared.hello(&live), unread));
     let mut session = std::pin::pin!(run_session(&shared, &live, commands, &stop));
+    let mut exited_first = false;
     let (outcome, status) = tokio::select! {
         outcome = &mut session => (outcome, None),
         status = child.wait() => {
             // A process that has ended acts no more: its partitions are handed over at once.
-            live.gone("the program has ended");
+            exited_first = live.gone("the program has ended");
             (session.await, Some(status))
         }
     };
@@ -64,8 +65,12 @@ pub async fn run_program(config: AgentConfig, program: &[OsString], stop: Cancel
     };
     reading.abort();
     writing.abort();
-    outcome?;
+    let was_silent = outcome? == SERVICE_GONE && !exited_first;
     match status {
+        // A service manager starts it again.
+        Some(status) if status.success() && was_silent => {
+            Err(failed("its session has ended: it sent no heartbeats, or received no events".to_owned()))
+        }
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(failed(format!("it ended with {status}"))),
         None => {

@@ -219,14 +219,16 @@ impl ServiceSession {
         self.tick(now);
     }
 
-    /// Handles the certain end of the service: nothing acts by its permissions.
-    pub(crate) fn gone(&mut self, reason: &str, now: u64) {
+    /// Handles the certain end of the service: nothing acts by its permissions. Returns whether the session ends by it.
+    pub(crate) fn gone(&mut self, reason: &str, now: u64) -> bool {
         self.tick(now);
-        if !self.over {
-            self.permitted_until = self.permitted_until.min(now);
-            self.doom(reason);
-            self.tick(now);
+        if self.over {
+            return false;
         }
+        self.permitted_until = self.permitted_until.min(now);
+        self.doom(reason);
+        self.tick(now);
+        true
     }
 
     /// Gives up a service that is not connected in favour of a new one, once its permission has ended.

@@ -121,6 +121,15 @@ async fn hanging_program_is_killed_after_its_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn program_without_heartbeats_is_a_failure() {
+    let world = World::start(Duration::from_millis(500), "", ":").await;
+    world.reported(world.released()).await;
+    world.read("\"event\":\"ended\"").await;
+    let error = world.running.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("it sent no heartbeats"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bad_lines_are_refused_one_by_one() {
     let bad = "echo '{\"answer\":\"acq'; echo '{\"answer\":\"dance\"}'; head -c 70000 /dev/zero | tr '\\0' x; echo; \
                echo '{\"heartbeat\":{\"seen\":9},\"number\":1}'";
