@@ -147,6 +147,14 @@ class ParticipantTest(unittest.TestCase):
             until(participant.owned)
             self.assertEqual(participant.grant(3).check(), 6)
 
+    def test_stop_waits_for_releases_and_begins_no_session(self) -> None:
+        participant = self.participant().start()
+        self.agent.acquire(3, 5)
+        until(participant.owned)
+        self.assertTrue(participant.stop())
+        self.assertEqual(len(self.agent.positions), 1)
+        self.assertEqual(participant.owned(), [])
+
     def test_unknown_event_is_counted_and_ignored(self) -> None:
         with self.participant() as participant:
             self.agent.fire({"event": "news", "of": "a later version"})

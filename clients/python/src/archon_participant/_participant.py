@@ -70,6 +70,7 @@ class Participant:
         self._session: Optional[_Session] = None
         self._stream: Optional[Stream] = None
         self._closing = threading.Event()
+        self._stopping = threading.Event()
         self._beat = threading.Event()
         self._connected = threading.Event()
         self._refused: Optional[AgentError] = None
@@ -98,6 +99,8 @@ class Participant:
 
     def stop(self, within: Optional[float] = None) -> bool:
         """Releases everything and disconnects. Returns whether everything was released in time."""
+        # No session begins after this one.
+        self._stopping.set()
         session, released = self._session, False
         if session is not None and not session.over.is_set():
             try:
@@ -117,6 +120,7 @@ class Participant:
         self.stop()
 
     def _close(self) -> None:
+        self._stopping.set()
         self._closing.set()
         self._beat.set()
         with self._lock:
@@ -176,7 +180,7 @@ class Participant:
     # Events
 
     def _run_sessions(self) -> None:
-        while not self._closing.is_set():
+        while not self._stopping.is_set():
             try:
                 self._run_session()
             except AgentError as error:
