@@ -136,7 +136,9 @@ impl ParticipantBuilder {
     /// Sets the longest time after [`Callbacks::lost`] for which the service may still act for the partition; default
     /// zero. A service in another process learns of a loss later than this one. A partition can be lost before its
     /// lease ends, for example if an operator withdraws it, and the next owner then begins once the loss is reported.
-    /// After such a loss the participant sends no reports for this time.
+    /// After such a loss the participant sends no reports and does not leave, for this time from the return of
+    /// [`Callbacks::lost`] on, but not beyond the end of the lease at the loss. The service must not be permitted to
+    /// act for longer than [`Grant::lease_left`](super::Grant::lease_left).
     pub fn loss_delay(mut self, delay: Duration) -> Self {
         self.config.loss_delay = delay;
         self

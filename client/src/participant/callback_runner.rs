@@ -77,6 +77,7 @@ impl<C: Callbacks> CallbackRunner<C> {
             work.waiting.retain(|waiting| acquired(waiting) != of);
             debug_assert!(waited <= work.waiting.len() + 2, "an acquisition and its release at most");
             if unheard {
+                self.shared.deliver_loss();
                 return;
             }
             if let Some(running) = work.running.as_ref().filter(|running| acquired(&running.effect) == of) {
@@ -104,6 +105,7 @@ impl<C: Callbacks> CallbackRunner<C> {
                     self.shared.measures.lost();
                     tracing::warn!(partition = %of.partition, epoch = %of.epoch, "lost a partition");
                     callbacks.lost(of.partition, of.epoch);
+                    self.shared.deliver_loss();
                     continue;
                 }
                 Effect::Acquire(_) => {

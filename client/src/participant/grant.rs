@@ -66,9 +66,17 @@ impl Grant {
     }
 
     /// Returns the remaining time of the participant's lease, zero without one. No grant of this participant outlives
-    /// it unless a heartbeat extends it; a partition can be lost before.
+    /// it unless a heartbeat extends it; a partition can be lost before. It is also zero from the loss of any
+    /// partition until [`super::Callbacks::lost`] has returned: a process that passes this time on to another one,
+    /// together with the losses, permits nothing beyond a loss that it does not know yet.
     pub fn lease_left(&self) -> Duration {
         self.shared.lease_left()
+    }
+
+    /// Returns the time for which the lease covers this partition unless a heartbeat extends it; zero if
+    /// [`Self::check`] fails. A partition can be lost before.
+    pub fn valid_for(&self) -> Duration {
+        self.shared.valid_for(self.acquired)
     }
 
     /// Returns the time that [`super::Callbacks::release`] has at a hand-over: eight failure time-outs of the

@@ -168,8 +168,9 @@ impl Participant {
         }
     }
 
-    /// Stops: accepts nothing, makes the service release everything, reports it, and leaves. Partitions that are not
-    /// released by the deadline are lost, and others wait for the lease. Returns whether everything was released;
+    /// Stops: accepts nothing, makes the service release everything, reports it, and leaves, after the delay of a loss
+    /// if there was one ([`ParticipantBuilder::loss_delay`]). Partitions that are not released by the deadline are
+    /// lost, and others wait for the lease. Returns whether everything was released;
     /// always false after [`Participant::failed`].
     pub async fn stop(mut self, within: Duration) -> bool {
         let shared = Arc::clone(&self.shared);
@@ -184,7 +185,7 @@ impl Participant {
                 biased;
                 // After a permanent refusal everything is lost, so there is nothing to release.
                 () = shared.over() => false,
-                () = shared.until(|decides| decides.is_done()) => true,
+                () = shared.released() => true,
             }
         };
         let released = timeout_at(deadline, over).await.unwrap_or(false);

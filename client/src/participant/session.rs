@@ -88,7 +88,8 @@ impl Session {
                 () = self.leases() => LifeEnd::Ended,
                 () = shared.end.cancelled() => LifeEnd::Ended,
             };
-            let released = shared.look(|decides| decides.is_done());
+            // A service that may act for a lost partition has not released it: others wait for the lease.
+            let released = shared.is_released();
             shared.decide(|decides, now| decides.end_life(now));
             if matches!(end, LifeEnd::Ended) {
                 if released {
@@ -97,6 +98,10 @@ impl Session {
                 return Ok(());
             }
             tracing::warn!(%incarnation, "the coordinator has ended this incarnation; registering again");
+            tokio::select! {
+                () = shared.losses_settled() => {}
+                () = shared.end.cancelled() => return Ok(()),
+            }
         }
         Ok(())
     }

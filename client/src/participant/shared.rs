@@ -94,13 +94,17 @@ impl Shared {
     pub(super) fn decide<T>(&self, change: impl FnOnce(&mut Participation, Millis) -> T) -> T {
         let mut decides = self.decides.lock();
         let now = self.clock.now();
+        let lease_until = decides.holdings().until();
         let result = change(&mut decides, now);
+        let effects: Vec<Effect> = std::iter::from_fn(|| decides.next_effect()).collect();
+        // Before the holdings are published: a lease extended by this decision permits nothing until the service
+        // knows of the losses.
+        for _ in effects.iter().filter(|effect| matches!(effect, Effect::Lost(_))) {
+            self.held_reports.lock().lose(lease_until);
+        }
         self.holdings.store(Arc::new(decides.holdings().clone()));
         self.measures.decided(decides.holdings(), || self.clock.now());
-        while let Some(effect) = decides.next_effect() {
-            if matches!(effect, Effect::Lost(_)) {
-                self.held_reports.lock().hold(decides.holdings().until(), now);
-            }
+        for effect in effects {
             // The callback task ends after the session, so no request is lost.
             let _ = self.effects.send(effect);
         }
@@ -110,6 +114,13 @@ impl Shared {
         drop(decides);
         self.decided.send_replace(());
         result
+    }
+
+    /// Handles the delivery of a loss to the service.
+    pub(super) fn deliver_loss(&self) {
+        self.held_reports.lock().deliver(self.clock.now());
+        self.facts.notify_one();
+        self.decided.send_replace(());
     }
 
     /// Remembers the tables that a coordinator names. Dropped ones are kept for a while, because their partitions are
@@ -194,9 +205,24 @@ impl Shared {
         self.holdings.load().until()
     }
 
-    /// Returns the remaining time of the lease, zero without one.
+    /// Returns the remaining time of the lease; zero without one, and while a loss is being delivered.
     pub(super) fn lease_left(&self) -> Duration {
         let until = self.lease_until();
+        // After the lease: a lease that a decision has extended is published after its losses are counted.
+        if self.held_reports.lock().is_delivering() {
+            return Duration::ZERO;
+        }
+        self.time_until(until)
+    }
+
+    /// Returns the time for which the lease covers the acquisition without a further heartbeat; zero if it is lost.
+    pub(super) fn valid_for(&self, acquired: Acquired) -> Duration {
+        let holdings = self.holdings.load();
+        let left = self.time_until(holdings.until());
+        if holdings.check(acquired, self.clock.now()) { left } else { Duration::ZERO }
+    }
+
+    fn time_until(&self, until: Option<Millis>) -> Duration {
         Duration::from_millis(until.map_or(0, |until| until.since(self.clock.now())))
     }
 
@@ -210,18 +236,48 @@ impl Shared {
         Duration::from_millis(self.failure_timeout_ms.load(Ordering::Relaxed).saturating_mul(RELEASE_TIMEOUTS))
     }
 
-    /// Returns the time for which reports are held back.
-    fn reports_held_for(&self) -> Duration {
-        self.held_reports.lock().held_for(self.clock.now())
+    /// Returns whether a service may still act for a lost partition.
+    pub(super) fn holds_reports(&self) -> bool {
+        self.held_reports.lock().holds(self.clock.now())
+    }
+
+    /// Waits until no service can act for a lost partition.
+    pub(super) async fn losses_settled(&self) {
+        let mut decided = self.decided.subscribe();
+        loop {
+            decided.borrow_and_update();
+            let held = self.held_reports.lock().held_for(self.clock.now());
+            match held {
+                Some(Duration::ZERO) => return,
+                Some(time) => sleep(time).await,
+                // `self` holds the sender.
+                None => drop(decided.changed().await),
+            }
+        }
+    }
+
+    /// Waits until the participant can leave: everything is released and reported, and no service can act for a lost
+    /// partition.
+    pub(super) async fn released(&self) {
+        loop {
+            self.until(Participation::is_done).await;
+            self.losses_settled().await;
+            if self.is_released() {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether the participant can leave.
+    pub(super) fn is_released(&self) -> bool {
+        self.look(|decides| decides.is_done() && !self.holds_reports())
     }
 }
 
 impl Facts for Shared {
     fn peek(&self, count: usize) -> Vec<Report> {
-        if !self.reports_held_for().is_zero() {
-            return Vec::new();
-        }
-        self.look(|decides| decides.reports(count))
+        // In one look: a loss decided in between would be reported at once.
+        self.look(|decides| if self.holds_reports() { Vec::new() } else { decides.reports(count) })
     }
 
     fn answered(&self, report: &Report, refused: Option<ErrorKind>) -> bool {
@@ -229,10 +285,10 @@ impl Facts for Shared {
     }
 
     async fn filled(&self) {
-        let held = self.reports_held_for();
+        let held = self.held_reports.lock().held_for(self.clock.now()).filter(|time| !time.is_zero());
         tokio::select! {
             () = self.facts.notified() => {}
-            () = sleep(held), if !held.is_zero() => {}
+            () = sleep(held.unwrap_or_default()), if held.is_some() => {}
         }
     }
 }

@@ -175,6 +175,12 @@ impl FakeCoordinator {
         self.shared.change(|script| script.withdraw(partition))
     }
 
+    /// Withdraws a partition by the answers to heartbeats alone: the duties still name it. Returns `false` if it has no
+    /// owner.
+    pub fn withdraw_by_heartbeat(&self, partition: PartitionId) -> bool {
+        self.shared.change(|script| script.withdraw_by_heartbeat(partition))
+    }
+
     /// Ends a participant's incarnation, as a cluster does after too long without a heartbeat: the participant loses
     /// all its partitions, registers again, and owns nothing until the next grant.
     pub fn end_life(&self, participant: &str) {

@@ -148,6 +148,14 @@ impl Script {
         true
     }
 
+    pub(super) fn withdraw_by_heartbeat(&mut self, partition: PartitionId) -> bool {
+        let Some((row, owner)) = self.rows.get(&partition).and_then(|row| Some((row, row.owner?))) else {
+            return false;
+        };
+        self.withdrawn.insert((owner, partition), row.epoch);
+        true
+    }
+
     pub(super) fn end_life(&mut self, participant: &str) {
         let Some(node) = self.named(participant) else { return };
         self.forget(node);

@@ -8,6 +8,7 @@ mod elsewhere;
 mod exchange;
 mod fake_coordinator;
 mod generations;
+mod late_losses;
 mod merged;
 mod participants;
 mod service;
