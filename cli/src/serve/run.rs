@@ -131,6 +131,7 @@ fn agent_config(args: &ParticipantArgs, connection: &Connection) -> Result<Agent
         timing: None,
         listen: args.listen.clone(),
         service_lease: args.service_lease,
+        start_limit: archon_agent::START_LIMIT,
         stop_limit: args.stop_within,
     })
 }

@@ -7,6 +7,9 @@ use crate::live_session::{Command, LiveSession, ServiceCallbacks};
 use crate::shared::{Begun, Shared};
 use archon_client::Error;
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -15,10 +18,28 @@ use tokio_util::sync::CancellationToken;
 
 /// Time for the service to read its last events.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
-/// Reason for the end of a session without heartbeats, or without a connection.
-pub(crate) const SERVICE_GONE: &str = "the service is gone";
-/// Maximum duration of a stop beyond [`AgentConfig::stop_limit`]: leaving the cluster, and the last events.
-pub const FAREWELL: Duration = Duration::from_secs(4);
+/// Maximum duration of a stop beyond [`AgentConfig::stop_limit`]: 2 s for leaving the cluster, then 1 s for the last
+/// events or 2 s for the exit of a program, and 2 s of slack.
+pub const FAREWELL: Duration = Duration::from_secs(6);
+
+/// Reason for the end of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SessionEnd {
+    /// The service sent no heartbeats, or was not connected.
+    ServiceGone,
+    ServiceStops,
+    AgentStops,
+}
+
+impl fmt::Display for SessionEnd {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::ServiceGone => "the service is gone",
+            Self::ServiceStops => "the service has stopped",
+            Self::AgentStops => "the agent stops",
+        })
+    }
+}
 
 /// An agent that listens for its service.
 pub struct Agent {
@@ -61,7 +82,7 @@ impl Agent {
             tracing::info!(session = live.name(), "the service has connected");
             let outcome = run_session(&self.shared, &live, commands, &stop).await;
             let reason = match &outcome {
-                Ok(reason) => reason.clone(),
+                Ok(end) => end.to_string(),
                 Err(error) => format!("the cluster has refused the participant: {error}"),
             };
             tracing::info!(session = live.name(), reason, "the session has ended");
@@ -89,19 +110,28 @@ impl Agent {
     }
 }
 
-/// Runs the participant of a session until the session ends. Returns the reason.
+/// Runs the participant of a session until the session ends.
 pub(crate) async fn run_session(
     shared: &Shared,
     live: &Arc<LiveSession>,
     mut commands: mpsc::Receiver<Command>,
     stop: &CancellationToken,
-) -> Result<String, Error> {
-    let mut clock = std::pin::pin!(live.run_clock());
+) -> Result<SessionEnd, Error> {
+    let mut clock = pin!(live.run_clock());
+    let (mut dropped, mut load) = (BTreeSet::new(), None);
     let participant = loop {
-        let started = tokio::select! {
-            started = shared.participant().start(ServiceCallbacks(Arc::clone(live))) => started,
-            () = &mut clock => return Ok("the service was gone before the participant had registered".to_owned()),
-            () = stop.cancelled() => return Ok("the agent stops".to_owned()),
+        let mut starting = pin!(shared.participant().start(ServiceCallbacks(Arc::clone(live))));
+        let started = loop {
+            tokio::select! {
+                started = &mut starting => break started,
+                () = &mut clock => return Ok(SessionEnd::ServiceGone),
+                () = stop.cancelled() => return Ok(SessionEnd::AgentStops),
+                () = live.service_stops() => return Ok(SessionEnd::ServiceStops),
+                Some(command) = commands.recv() => match command {
+                    Command::Drop(partition) => drop(dropped.insert(partition)),
+                    Command::Load(newest) => load = Some(newest),
+                },
+            }
         };
         match started {
             Ok(participant) => break participant,
@@ -111,26 +141,30 @@ pub(crate) async fn run_session(
             Err(error) => return Err(error),
         }
     };
-    let mut drops = FuturesUnordered::new();
+    let mut drops: FuturesUnordered<_> =
+        dropped.into_iter().map(|partition| participant.drop_partition(partition)).collect();
+    if let Some(load) = load {
+        participant.publish_load(load);
+    }
     let mut runs = true;
-    let reason = loop {
+    let end = loop {
         tokio::select! {
             error = participant.failed() => return Err(error),
             () = &mut clock => {
                 runs = false;
-                break SERVICE_GONE;
+                break SessionEnd::ServiceGone;
             }
-            () = stop.cancelled() => break "the agent stops",
+            () = stop.cancelled() => break SessionEnd::AgentStops,
+            () = live.service_stops() => break SessionEnd::ServiceStops,
             Some(_) = drops.next(), if !drops.is_empty() => {}
-            command = commands.recv() => match command {
-                Some(Command::Drop(partition)) => drops.push(participant.drop_partition(partition)),
-                Some(Command::Load(load)) => participant.publish_load(load),
-                Some(Command::Stop) | None => break "the service has stopped",
+            Some(command) = commands.recv() => match command {
+                Command::Drop(partition) => drops.push(participant.drop_partition(partition)),
+                Command::Load(load) => participant.publish_load(load),
             }
         }
     };
     drop(drops);
-    let mut stopping = std::pin::pin!(participant.stop(shared.config.stop_limit));
+    let mut stopping = pin!(participant.stop(shared.config.stop_limit));
     let released = loop {
         tokio::select! {
             released = &mut stopping => break released,
@@ -141,5 +175,5 @@ pub(crate) async fn run_session(
     if !released {
         tracing::warn!("not everything was released in time; others wait for the lease");
     }
-    Ok(reason.to_owned())
+    Ok(end)
 }

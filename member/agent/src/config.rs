@@ -34,6 +34,8 @@ pub struct AgentConfig {
     pub listen: Listen,
     /// Longest permission of the service, and its longest silence.
     pub service_lease: Duration,
+    /// Time limit for a program to send its first heartbeat.
+    pub start_limit: Duration,
     /// Time limit of a stop.
     pub stop_limit: Duration,
 }

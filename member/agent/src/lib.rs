@@ -27,5 +27,5 @@ mod shared;
 
 pub use agent::{Agent, FAREWELL};
 pub use config::{AgentConfig, AgentError, Listen};
-pub use program::run_program;
+pub use program::{START_LIMIT, run_program};
 pub use service_session::EVENTS_MAX;

@@ -21,7 +21,6 @@ const COMMANDS_MAX: usize = 1_024;
 pub(crate) enum Command {
     Drop(PartitionId),
     Load(ServiceLoad),
-    Stop,
 }
 
 /// Facts that the library does not pass to callbacks.
@@ -52,6 +51,8 @@ pub(crate) struct LiveSession {
     /// Changes with each input.
     changed: watch::Sender<()>,
     commands: mpsc::Sender<Command>,
+    /// Cancelled by a `stop` of the service, which is not queued: it must not be dropped.
+    service_stops: CancellationToken,
     connections: AtomicU64,
 }
 
@@ -69,6 +70,7 @@ impl LiveSession {
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
             commands,
+            service_stops: CancellationToken::new(),
             connections: AtomicU64::new(1),
         };
         (live, received)
@@ -118,7 +120,7 @@ impl LiveSession {
             Effect::Load { bytes_stored, operations_per_second } => {
                 self.command(Command::Load(ServiceLoad { bytes_stored, operations_per_second }));
             }
-            Effect::Stop => self.command(Command::Stop),
+            Effect::Stop => self.service_stops.cancel(),
         }
     }
 
@@ -147,6 +149,35 @@ impl LiveSession {
         self.change(|state, now| state.core.detach(connection, now));
     }
 
+    /// Waits until the service stops.
+    pub(crate) async fn service_stops(&self) {
+        self.service_stops.cancelled().await;
+    }
+
+    /// Accepts silence for this time until the first heartbeat.
+    pub(crate) fn allow_start(&self, limit: Duration) {
+        self.change(|state, now| state.core.allow_start(millis(limit), now));
+    }
+
+    /// Returns whether the service has sent a heartbeat.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.state.lock().core.is_heard()
+    }
+
+    /// Waits for the first heartbeat.
+    pub(crate) async fn first_heartbeat(&self) {
+        let mut changed = self.changed.subscribe();
+        while !self.is_heard() {
+            // `self` holds the sender.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Ends the session once the last permission has ended. Returns whether the session ends by it.
+    pub(crate) fn retire(&self, reason: &str) -> bool {
+        self.change(|state, now| state.core.retire(reason, now))
+    }
+
     /// Handles the certain end of the service. Returns whether the session ends by it.
     pub(crate) fn gone(&self, reason: &str) -> bool {
         self.change(|state, now| state.core.gone(reason, now))
@@ -163,7 +194,7 @@ impl LiveSession {
     /// As [`ServiceSession::heartbeat`].
     pub(crate) fn heartbeat(&self, seen: u64) -> Result<Permission, ErrorBody> {
         self.change(|state, now| {
-            // The lease is one of the participant; every grant knows it.
+            // The lease is one of the participant; every grant knows it. It is zero until `lost` has named every loss.
             let left = state.grants.values().next().map_or(0, |grant| millis(grant.lease_left()));
             state.core.heartbeat(seen, left, now)
         })
@@ -179,12 +210,8 @@ impl LiveSession {
         })?;
         self.change(|state, now| {
             let grants = &state.grants;
-            // The lease first: a loss in between fails the check.
-            let left = |partition| {
-                let grant: Option<&Grant> = grants.get(&partition);
-                let left = grant.map_or(0, |grant| millis(grant.lease_left()));
-                if grant.is_some_and(|grant| grant.check().is_ok()) { left } else { 0 }
-            };
+            // Of this partition alone: it is owned, even while the loss of another one is on its way.
+            let left = |partition| grants.get(&partition).map_or(0, |grant: &Grant| millis(grant.valid_for()));
             state.core.owned(table, index, left, now)
         })
     }
@@ -194,7 +221,7 @@ impl LiveSession {
     /// # Errors
     /// As [`ServiceSession::answer`]; too many requests wait for the participant.
     pub(crate) fn answer(&self, answer: Answer) -> Result<(), ErrorBody> {
-        let needs_room = matches!(answer, Answer::Drop { .. } | Answer::Load { .. } | Answer::Stop);
+        let needs_room = matches!(answer, Answer::Drop { .. } | Answer::Load { .. });
         if needs_room && self.commands.capacity() == 0 {
             let message = format!("{COMMANDS_MAX} requests of the service wait; send them more slowly");
             return Err(ErrorBody::new(ErrorKind::Overloaded, message));
@@ -312,10 +339,12 @@ impl Callbacks for ServiceCallbacks {
         }
     }
 
-    fn lost(&self, partition: PartitionId, _: Epoch) {
+    fn lost(&self, partition: PartitionId, epoch: Epoch) {
         self.0.change(|state, now| {
-            state.grants.remove(&partition);
-            if let Some(sequence) = state.core.lost(partition, now) {
+            if state.grants.get(&partition).is_some_and(|grant| grant.epoch() == epoch) {
+                state.grants.remove(&partition);
+            }
+            if let Some(sequence) = state.core.lost(partition, epoch.get(), now) {
                 state.waiting.remove(&sequence);
             }
         });

@@ -92,6 +92,8 @@ pub(crate) struct ServiceSession {
     permitted_until: u64,
     /// End of the accepted silence.
     alive_until: u64,
+    /// A heartbeat has been accepted.
+    heard: bool,
     /// Reason to end once the last permission has ended.
     doomed: Option<String>,
     stopping: bool,
@@ -115,11 +117,22 @@ impl ServiceSession {
             connection: Some(connection),
             permitted_until: 0,
             alive_until: now.saturating_add(service_lease_ms).saturating_add(1),
+            heard: false,
             doomed: None,
             stopping: false,
             over: false,
             effects: VecDeque::new(),
         }
+    }
+
+    /// Accepts silence for this time until the first heartbeat, instead of the service's lease.
+    pub(crate) fn allow_start(&mut self, limit_ms: u64, now: u64) {
+        self.alive_until = now.saturating_add(limit_ms).saturating_add(1);
+    }
+
+    /// Returns whether the service has sent a heartbeat.
+    pub(crate) const fn is_heard(&self) -> bool {
+        self.heard
     }
 
     /// Offers a partition to the service. Returns the number of the event, or `None` if the service takes nothing.
@@ -173,9 +186,10 @@ impl ServiceSession {
         Some(sequence)
     }
 
-    /// Handles a loss. Returns the number of the event that needs no answer after it.
-    pub(crate) fn lost(&mut self, partition: PartitionId, now: u64) -> Option<u64> {
+    /// Handles a loss in this epoch. Returns the number of the event that needs no answer after it.
+    pub(crate) fn lost(&mut self, partition: PartitionId, epoch: u64, now: u64) -> Option<u64> {
         self.tick(now);
+        self.works.get(&partition).filter(|work| work.epoch == epoch)?;
         let work = self.remove(partition)?;
         self.push(Event::Lost(Lost {
             sequence: self.sequence + 1,
@@ -219,6 +233,18 @@ impl ServiceSession {
         self.tick(now);
     }
 
+    /// Ends the session once the last permission has ended: the service has ended, but a part of it may act until
+    /// then. Returns whether the session ends by it.
+    pub(crate) fn retire(&mut self, reason: &str, now: u64) -> bool {
+        self.tick(now);
+        if self.over {
+            return false;
+        }
+        self.doom(reason);
+        self.tick(now);
+        true
+    }
+
     /// Handles the certain end of the service: nothing acts by its permissions. Returns whether the session ends by it.
     pub(crate) fn gone(&mut self, reason: &str, now: u64) -> bool {
         self.tick(now);
@@ -249,6 +275,7 @@ impl ServiceSession {
         self.tick(now);
         self.check_running()?;
         self.take_seen(seen)?;
+        self.heard = true;
         // A service that receives no events must not go on: a loss may be among them.
         let counts = self.connection.is_some() && self.seen >= self.named;
         self.named = self.sequence;

@@ -119,7 +119,8 @@ fn reconnected_service_continues_after_its_last_event() {
     assert_eq!(session.events_after(1, 2, 10), Next::Close);
     assert_eq!(session.attach(3, 9, 300).unwrap_err().kind, ErrorKind::Invalid, "there is no event 9");
     assert_eq!(session.attach(3, 1, 300).unwrap_err().kind, ErrorKind::Invalid, "event 2 was received");
-    session.lost(partition(4), 310);
+    assert_eq!(session.lost(partition(4), 9, 310), None, "another epoch");
+    assert_eq!(session.lost(partition(4), 1, 310), Some(2));
     assert_eq!(sequences(session.events_after(2, 3, 10)), [4]);
 }
 
@@ -170,7 +171,7 @@ fn repeated_answers_take_effect_once() {
 fn late_answer_does_not_confirm_a_later_acquisition() {
     let mut session = owning();
     assert_eq!(session.acquire(offer(4, 8), 0), Some(2));
-    assert_eq!(session.lost(partition(4), 0), Some(2));
+    assert_eq!(session.lost(partition(4), 8, 0), Some(2));
     assert_eq!(session.acquire(offer(4, 8), 0), Some(4));
     assert_eq!(session.answer(acquired(2, 4, 8), Some("jobs"), 0).unwrap_err().kind, ErrorKind::Stale);
     assert_eq!(effects(&mut session), []);
@@ -209,7 +210,10 @@ enum Step {
     ExtendLease,
     Offer(u32),
     Release(u32),
+    /// The participant loses a partition.
     Lose(u32),
+    /// The session learns of a loss.
+    DeliverLoss(usize),
     SendHeartbeat,
     /// A heartbeat reaches the agent; repeated, it stays under way.
     HeartbeatArrives {
@@ -236,13 +240,14 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::ExtendLease),
         3 => (0_u32..3).prop_map(Step::Offer),
         2 => (0_u32..3).prop_map(Step::Release),
-        1 => (0_u32..3).prop_map(Step::Lose),
+        2 => (0_u32..3).prop_map(Step::Lose),
+        3 => (0_usize..3).prop_map(Step::DeliverLoss),
         6 => Just(Step::SendHeartbeat),
         8 => (0_usize..3, any::<bool>()).prop_map(|(which, repeated)| Step::HeartbeatArrives { which, repeated }),
         8 => (0_usize..3).prop_map(Step::PermissionArrives),
         8 => (1_usize..4).prop_map(Step::Read),
         6 => (0_usize..4, any::<bool>()).prop_map(|(which, refuses)| Step::Answer { which, refuses }),
-        2 => (0_u32..3).prop_map(Step::Ask),
+        4 => (0_u32..3).prop_map(Step::Ask),
         1 => Just(Step::Break),
         1 => Just(Step::NoticeBreak),
         1 => Just(Step::Resume),
@@ -265,6 +270,8 @@ struct Service {
     heartbeats: Vec<(u64, u64)>,
     permissions: Vec<(u64, Permission)>,
     connection: Option<u64>,
+    /// Answers about one partition: its acquisition, and the end of the permission.
+    asked: Vec<(u64, u64)>,
 }
 
 impl Service {
@@ -308,6 +315,16 @@ impl Service {
     }
 }
 
+/// A loss that the session does not know of.
+#[derive(Clone, Copy, Debug)]
+struct Undelivered {
+    index: u32,
+    acquisition: u64,
+    epoch: u64,
+    /// End of the lease at the loss.
+    lease_until: u64,
+}
+
 /// State of a partition at the participant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Held {
@@ -324,14 +341,20 @@ fn run(steps: &[Step]) {
     // By acquisition: since when another process may be the owner.
     let mut given_up: BTreeMap<u64, u64> = BTreeMap::new();
     let mut broken = Vec::new();
+    // Acquisitions by epoch, and the reverse.
+    let (mut acquisitions, mut epochs) = (BTreeMap::new(), BTreeMap::new());
+    let mut undelivered: Vec<Undelivered> = Vec::new();
     for step in steps {
         match *step {
             Step::Wait(time) => now += time,
             Step::ExtendLease => lease_until = lease_until.max(now + LEASE_LEFT),
             Step::Offer(index) => {
-                if !held.contains_key(&index) && now < lease_until {
+                let is_losing = undelivered.iter().any(|lost| lost.index == index);
+                if !held.contains_key(&index) && !is_losing && now < lease_until {
                     epoch += 1;
                     if let Some(sequence) = session.acquire(offer(index, epoch), now) {
+                        acquisitions.insert(epoch, sequence);
+                        epochs.insert(sequence, epoch);
                         held.insert(index, Held::Acquiring(sequence));
                     }
                 }
@@ -347,9 +370,15 @@ fn run(steps: &[Step]) {
             }
             Step::Lose(index) => {
                 if let Some(Held::Acquiring(of) | Held::Owned(of) | Held::Releasing(of)) = held.remove(&index) {
-                    session.lost(partition(index), now);
+                    undelivered.push(Undelivered { index, acquisition: of, epoch: epochs[&of], lease_until });
+                }
+            }
+            Step::DeliverLoss(which) => {
+                if which < undelivered.len() {
+                    let lost = undelivered.remove(which);
+                    session.lost(partition(lost.index), lost.epoch, now);
                     // The participant holds its reports back for this time.
-                    given_up.insert(of, now + LEASE);
+                    given_up.insert(lost.acquisition, (now + LEASE + 1).min(lost.lease_until));
                 }
             }
             Step::SendHeartbeat => service.heartbeats.push((now, service.received)),
@@ -358,7 +387,9 @@ fn run(steps: &[Step]) {
                     if !repeated {
                         service.heartbeats.remove(which);
                     }
-                    if let Ok(permission) = session.heartbeat(seen, lease_until.saturating_sub(now), now) {
+                    // As the library does: the lease permits nothing while a loss is being delivered.
+                    let left = if undelivered.is_empty() { lease_until.saturating_sub(now) } else { 0 };
+                    if let Ok(permission) = session.heartbeat(seen, left, now) {
                         service.permissions.push((sent, permission));
                     }
                 }
@@ -393,6 +424,7 @@ fn run(steps: &[Step]) {
                         if service.owned.get(partition).copied() == released {
                             service.owned.remove(partition);
                         }
+                        service.asked.retain(|(acquisition, _)| Some(*acquisition) != released);
                     }
                     let taken = session.answer(answer.clone(), Some("jobs"), now);
                     if let (Ok(()), Answer::Acquired { sequence, partition, .. }) = (&taken, &answer)
@@ -411,8 +443,10 @@ fn run(steps: &[Step]) {
                 } else {
                     0
                 };
-                // The answer is used at once, and by nothing else.
-                let _ = session.owned("jobs", index, |_| left, now);
+                if let Ok(Owned { owned: true, epoch, valid_for_ms, .. }) = session.owned("jobs", index, |_| left, now)
+                {
+                    service.asked.push((acquisitions[&epoch], now + valid_for_ms));
+                }
             }
             Step::Break => broken.extend(service.connection.take()),
             Step::NoticeBreak => broken.drain(..).for_each(|connection| session.detach(connection, now)),
@@ -428,8 +462,11 @@ fn run(steps: &[Step]) {
         while let Some(effect) = session.next_effect() {
             match effect {
                 Effect::Acquired { sequence } => {
-                    let of = held.values_mut().find(|held| **held == Held::Acquiring(sequence)).expect("an offer");
-                    *of = Held::Owned(sequence);
+                    let of = held.values_mut().find(|held| **held == Held::Acquiring(sequence));
+                    // Otherwise it is lost, and the session does not know it yet.
+                    if let Some(of) = of {
+                        *of = Held::Owned(sequence);
+                    }
                 }
                 Effect::Refused { partition, .. } | Effect::Released { partition, .. } => {
                     let gone = held.remove(&partition.index);
@@ -448,13 +485,18 @@ fn run(steps: &[Step]) {
         }
         if now >= lease_until {
             assert!(now >= service.valid_until, "the service may act beyond the lease, after {step:?}");
-            for (index, Held::Acquiring(_) | Held::Owned(_) | Held::Releasing(_)) in std::mem::take(&mut held) {
-                session.lost(partition(index), now);
+            assert!(service.asked.iter().all(|(_, until)| now >= *until), "asked beyond the lease, after {step:?}");
+            for (index, Held::Acquiring(of) | Held::Owned(of) | Held::Releasing(of)) in std::mem::take(&mut held) {
+                session.lost(partition(index), epochs[&of], now);
             }
         }
         for (index, acquisition) in &service.owned {
             let over = given_up.get(acquisition).is_some_and(|since| *since <= now);
             assert!(!over || now >= service.valid_until, "two owners of partition {index} after {step:?}");
+        }
+        for (acquisition, until) in &service.asked {
+            let over = given_up.get(acquisition).is_some_and(|since| *since <= now);
+            assert!(!over || now >= *until, "two owners of acquisition {acquisition} after {step:?}");
         }
     }
 }
@@ -474,7 +516,50 @@ fn heartbeat_beside_a_stalled_stream_extends_nothing() {
     let heartbeat =
         [Step::SendHeartbeat, Step::HeartbeatArrives { which: 0, repeated: false }, Step::PermissionArrives(0)];
     let acquire = [Step::Offer(0), Step::Read(1), Step::Answer { which: 0, refuses: false }];
-    let lose = [Step::Lose(0), Step::Wait(200), Step::ExtendLease];
+    let lose = [Step::Lose(0), Step::DeliverLoss(0), Step::Wait(200), Step::ExtendLease];
     let until_others_own_it = [Step::Wait(399), Step::Wait(399), Step::Wait(50)];
     run(&[&acquire[..], &heartbeat, &lose, &heartbeat, &until_others_own_it].concat());
+}
+
+/// The participant knows of a loss earlier than the session.
+#[test]
+fn heartbeat_before_the_delivery_of_a_loss_permits_nothing() {
+    let heartbeat =
+        [Step::SendHeartbeat, Step::HeartbeatArrives { which: 0, repeated: false }, Step::PermissionArrives(0)];
+    let acquire = [Step::Offer(0), Step::Read(1), Step::Answer { which: 0, refuses: false }];
+    let lose = [Step::Lose(0), Step::Wait(399), Step::Wait(399), Step::ExtendLease];
+    let until_others_own_it = [Step::DeliverLoss(0), Step::Wait(399), Step::Wait(350), Step::Wait(50)];
+    run(&[&acquire[..], &heartbeat, &lose, &heartbeat, &until_others_own_it].concat());
+}
+
+#[test]
+fn service_may_take_longer_than_its_lease_to_start() {
+    let mut session = ServiceSession::new(LEASE, 1, 0);
+    session.allow_start(60_000, 0);
+    session.tick(59_000);
+    assert!(!session.is_over() && !session.is_heard());
+    session.heartbeat(0, 0, 59_000).unwrap();
+    assert!(session.is_heard());
+    session.tick(59_000 + LEASE + 1);
+    assert!(session.is_over(), "its lease counts from the first heartbeat on");
+    let mut session = ServiceSession::new(LEASE, 1, 0);
+    session.allow_start(60_000, 0);
+    session.tick(60_001);
+    assert!(session.is_over() && !session.is_heard());
+}
+
+#[test]
+fn exit_of_a_part_of_the_service_cuts_no_permission() {
+    let mut session = owning();
+    session.heartbeat(1, 500, 100).unwrap();
+    assert!(session.retire("the program has ended", 200));
+    assert_eq!(session.heartbeat(1, 500, 300).unwrap_err().kind, ErrorKind::Ended);
+    session.tick(599);
+    assert!(!session.is_over());
+    assert!(session.gone("the program has ended", 599) && session.is_over(), "nothing of it is left");
+    let mut session = owning();
+    session.heartbeat(1, 500, 100).unwrap();
+    session.retire("the program has ended", 200);
+    session.tick(600);
+    assert!(session.is_over());
 }

@@ -7,13 +7,16 @@ use archon_client::{Epoch, PartitionId, Transport};
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than a test waits.
 const LONG: Duration = Duration::from_secs(600);
+
+/// A heartbeat, with which a program is ready.
+const READY: &str = "echo '{\"heartbeat\":{\"seen\":0},\"number\":1}'";
 
 /// Answers the offer of partition 3 in epoch 1, and records what it reads. `BEGIN` and `ACQUIRED` run at these moments.
 const SERVICE: &str = r#"
@@ -39,7 +42,12 @@ struct World {
 }
 
 impl World {
+    /// Starts a program that is ready after `begin`.
     async fn start(service_lease: Duration, begin: &str, acquired: &str) -> Self {
+        Self::start_within(service_lease, SOON, &format!("{begin}\n{READY}"), acquired).await
+    }
+
+    async fn start_within(service_lease: Duration, start_limit: Duration, begin: &str, acquired: &str) -> Self {
         let coordinator = FakeCoordinator::start().await.unwrap();
         let partition = coordinator.partition("jobs", 3);
         let epoch = coordinator.grant(NAME, partition);
@@ -57,6 +65,7 @@ impl World {
             timing: Some((Duration::from_millis(200), LONG, Duration::from_secs(700))),
             listen: "127.0.0.1:0".parse().unwrap(),
             service_lease,
+            start_limit,
             stop_limit: SOON,
         };
         let script = SERVICE.replace("BEGIN", begin).replace("ACQUIRED", acquired);
@@ -104,8 +113,9 @@ async fn program_acquires_and_releases_over_lines() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exit_of_the_program_hands_over_at_once() {
-    // Its permission would last for ten minutes.
-    let world = World::start(LONG, "", "echo '{\"heartbeat\":{\"seen\":1},\"number\":7}'; sleep 1; exit 3").await;
+    // Its permission would last for ten minutes. The process in the background belongs to its group.
+    let acquired = "echo '{\"heartbeat\":{\"seen\":1},\"number\":7}'; sleep 1000 & sleep 1; exit 3";
+    let world = World::start(LONG, "", acquired).await;
     world.reported(world.acquired()).await;
     world.reported(world.released()).await;
     let error = world.running.await.unwrap().unwrap_err().to_string();
@@ -118,6 +128,72 @@ async fn hanging_program_is_killed_after_its_session() {
     world.reported(world.released()).await;
     let error = world.running.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("it was killed"), "{error}");
+}
+
+/// Returns whether a process has not ended.
+fn is_running(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    // A zombie has ended.
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_worker_is_killed_with_its_program() {
+    let acquired = "sh -c 'echo $$ > $LOG.worker; exec sleep 1000'";
+    let world = World::start(Duration::from_millis(500), "", acquired).await;
+    world.reported(world.released()).await;
+    let error = world.running.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("it was killed"), "{error}");
+    let worker = fs::read_to_string(world.log.with_extension("worker")).unwrap();
+    let poll = async || if is_running(&worker) { Err("it runs") } else { Ok(()) };
+    archon_testkit::wait_for_async("the end of the worker", SOON, poll).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_that_left_the_group_keeps_its_permission() {
+    let begun = Instant::now();
+    let lease = Duration::from_secs(2);
+    // The worker keeps the output open for longer than its permission.
+    let acquired = "echo '{\"heartbeat\":{\"seen\":1},\"number\":7}'; read -r line; \
+                    setsid sh -c ': > $LOG.left; exec sleep 20' & \
+                    while [ ! -e $LOG.left ]; do sleep 0.05; done; exit 3";
+    let world = World::start(lease, "", acquired).await;
+    world.reported(world.acquired()).await;
+    world.reported(world.released()).await;
+    assert!(begun.elapsed() >= lease, "handed over after {:?}", begun.elapsed());
+    let error = world.running.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("it ended with exit status: 3"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_has_a_process_group_of_its_own() {
+    let world = World::start(LONG, "echo group $$ $(cut -d' ' -f5 /proc/$$/stat) end >> $LOG", ":").await;
+    world.read(" end").await;
+    let log = fs::read_to_string(&world.log).unwrap();
+    let words: Vec<&str> = log.split_whitespace().skip_while(|word| *word != "group").take(3).collect();
+    assert!(words[1] == words[2], "{log}");
+    world.running.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_may_take_longer_than_its_lease_to_start() {
+    // From then on it sends heartbeats that have received the offer, or not.
+    let begin = "sleep 1; (while sleep 0.05; do for seen in 0 1; do \
+                 echo '{\"heartbeat\":{\"seen\":'$seen'},\"number\":1}'; done; done) &";
+    let world = World::start(Duration::from_millis(700), begin, ":").await;
+    world.reported(world.acquired()).await;
+    world.stop.cancel();
+    world.reported(world.released()).await;
+    world.running.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_that_is_never_ready_is_a_failure() {
+    let limit = Duration::from_millis(300);
+    let world = World::start_within(LONG, limit, "", ":").await;
+    let error = world.running.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("it sent no heartbeat within 300ms of its start"), "{error}");
+    assert_eq!(world.coordinator.reported(), [], "it was no participant");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,6 +234,7 @@ async fn absent_program_is_named() {
         timing: None,
         listen: "127.0.0.1:0".parse().unwrap(),
         service_lease: LONG,
+        start_limit: SOON,
         stop_limit: SOON,
     };
     let ran = run_program(config, &["/nosuch/program".into()], CancellationToken::new()).await;

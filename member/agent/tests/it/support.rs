@@ -42,6 +42,7 @@ impl World {
             timing,
             listen: "127.0.0.1:0".parse().unwrap(),
             service_lease,
+            start_limit: SOON,
             stop_limit: SOON,
         };
         let agent = Agent::listen(config).await.unwrap();
