@@ -3,11 +3,11 @@
 use crate::protocol::{ErrorBody, ErrorKind, Owner, Whereabouts};
 use archon_client::{Client, Error, Transport};
 use futures::FutureExt as _;
-use std::collections::BTreeMap;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tokio::sync::Mutex;
 
-/// Maximum number of tables with cached owners; the others are opened again for each request.
+/// Maximum number of tables with cached owners beside those of the agent; others are opened again for each request.
 const TABLES_MAX: usize = 16;
 /// Time limit to open a table.
 const OPEN_WITHIN: Duration = Duration::from_secs(3);
@@ -16,12 +16,14 @@ const OPEN_WITHIN: Duration = Duration::from_secs(3);
 pub(crate) struct Routes {
     coordinators: Vec<String>,
     transport: Transport,
+    /// Tables of the agent, which always have a place.
+    served: BTreeSet<String>,
     open: Mutex<BTreeMap<String, archon_client::Routes>>,
 }
 
 impl Routes {
-    pub(crate) fn new(coordinators: Vec<String>, transport: Transport) -> Self {
-        Self { coordinators, transport, open: Mutex::default() }
+    pub(crate) fn new(coordinators: Vec<String>, transport: Transport, served: &[String]) -> Self {
+        Self { coordinators, transport, served: served.iter().cloned().collect(), open: Mutex::default() }
     }
 
     /// Returns the owner of a key's partition.
@@ -41,21 +43,29 @@ impl Routes {
     }
 
     async fn table(&self, table: &str) -> Result<archon_client::Routes, Error> {
-        let mut open = self.open.lock().await;
-        if let Some(routes) = open.get(table) {
-            let mut routes = routes.clone();
-            let is_dropped = matches!(routes.changed().now_or_never(), Some(Err(_)));
-            if !is_dropped {
-                return Ok(routes);
-            }
-            open.remove(table);
+        if let Some(routes) = self.cached(table) {
+            return Ok(routes);
         }
+        // Without the lock: a table that cannot be opened delays no other one.
         let builder = Client::builder(self.coordinators.clone()).transport(self.transport.clone()).timeout(OPEN_WITHIN);
         let routes = builder.routes(table).await?;
-        if open.len() < TABLES_MAX {
+        let mut open = self.open.lock();
+        let others = open.keys().filter(|open| !self.served.contains(*open)).count();
+        if self.served.contains(table) || others < TABLES_MAX {
             open.insert(table.to_owned(), routes.clone());
         }
         Ok(routes)
+    }
+
+    fn cached(&self, table: &str) -> Option<archon_client::Routes> {
+        let mut open = self.open.lock();
+        let mut routes = open.get(table)?.clone();
+        let is_dropped = matches!(routes.changed().now_or_never(), Some(Err(_)));
+        if is_dropped {
+            open.remove(table);
+            return None;
+        }
+        Some(routes)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Begun {
 impl Shared {
     /// Starts without a session. Sessions that begin are sent to `begun`.
     pub(crate) fn new(config: AgentConfig, begun: mpsc::Sender<Begun>) -> Self {
-        let routes = Routes::new(config.coordinators.clone(), config.transport.clone());
+        let routes = Routes::new(config.coordinators.clone(), config.transport.clone(), &config.tables);
         Self { config, current: Mutex::default(), begun, routes }
     }
 

@@ -3,7 +3,7 @@
 use crate::config::{AgentError, Listen};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -36,7 +36,7 @@ impl Listener {
                 let failed = |why: String| AgentError::Socket { path: path.clone(), why };
                 check_free(path).await.map_err(failed)?;
                 let listener = bind(path).map_err(|error| failed(error.to_string()))?;
-                Ok(Self::Unix(listener, SocketFile(path.clone())))
+                Ok(Self::Unix(listener, SocketFile::new(path)))
             }
         }
     }
@@ -45,7 +45,7 @@ impl Listener {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => listener.local_addr().map_or_else(|_| String::new(), |address| address.to_string()),
-            Self::Unix(_, SocketFile(path)) => format!("unix:{}", path.display()),
+            Self::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
 
@@ -57,13 +57,29 @@ impl Listener {
     }
 }
 
-/// Path of an open socket; dropping it removes the file.
-pub(crate) struct SocketFile(PathBuf);
+/// Path of an open socket, with its device and inode; dropping it removes the file unless another one has replaced it.
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    file: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: file_at(path) }
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        if self.file.is_some() && self.file == file_at(&self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Returns device and inode of a file.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Refuses a path that is another file, or the socket of a running process.
@@ -74,7 +90,11 @@ async fn check_free(path: &Path) -> Result<(), String> {
     }
     match UnixStream::connect(path).await {
         Ok(_) => Err("another process listens there; end it, or choose another path".to_owned()),
-        Err(_) => Ok(()),
+        // A socket that is not accepting, for example with a full queue, may belong to a running process.
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
+        Err(error) => {
+            Err(format!("the path is a socket that may be in use ({error}); remove it, or choose another path"))
+        }
     }
 }
 
@@ -117,7 +137,11 @@ mod tests {
         drop(first);
         drop(Listener::open(&listen).await.unwrap());
         assert!(!path.exists(), "it is removed at the end");
+        let replaced = Listener::open(&listen).await.unwrap();
+        fs::remove_file(&path).unwrap();
         fs::write(&path, "data").unwrap();
+        drop(replaced);
+        assert!(path.exists(), "the file of another process stays");
         let other = Listener::open(&listen).await.err().unwrap().to_string();
         assert!(other.contains("no socket"), "{other}");
     }

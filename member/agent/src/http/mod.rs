@@ -12,9 +12,11 @@ use crate::shared::Shared;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use listener::Connection;
-use requests::Caller;
+use requests::{Caller, LOOKUPS_MAX};
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -27,12 +29,15 @@ const CONNECTIONS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Time limit for the head of a request, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit for the first request of a connection.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
 /// Serves until `end`.
 pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
     let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -44,11 +49,19 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
         };
         match accepted {
             (Ok(place), Ok(connection)) => {
-                let (shared, end) = (Arc::clone(&shared), end.clone());
+                let end = end.clone();
+                let caller = Caller {
+                    shared: Arc::clone(&shared),
+                    by_network: matches!(connection, Connection::Tcp(_)),
+                    lookups: Arc::clone(&lookups),
+                    has_asked: Arc::default(),
+                    cut: CancellationToken::new(),
+                };
                 tasks.spawn(async move {
-                    let by_network = matches!(connection, Connection::Tcp(_));
+                    let has_asked = Arc::clone(&caller.has_asked);
                     tokio::select! {
-                        () = answer(connection, by_network, shared) => {}
+                        () = answer(connection, caller) => {}
+                        () = silence(&has_asked) => {}
                         () = end.cancelled() => {}
                     }
                     drop(place);
@@ -66,9 +79,16 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
     tasks.wait().await;
 }
 
-async fn answer(connection: Connection, by_network: bool, shared: Arc<Shared>) {
-    let cut = CancellationToken::new();
-    let caller = Caller { shared, by_network, cut: cut.clone() };
+/// Ends if a connection has no request in time.
+async fn silence(has_asked: &AtomicBool) {
+    sleep(FIRST_REQUEST_TIMEOUT).await;
+    if has_asked.load(Ordering::Relaxed) {
+        pending::<()>().await;
+    }
+}
+
+async fn answer(connection: Connection, caller: Caller) {
+    let cut = caller.cut.clone();
     let service = service_fn(move |request| {
         let caller = caller.clone();
         async move { Ok::<_, Infallible>(caller.answer(request).await) }

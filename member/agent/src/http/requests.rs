@@ -8,12 +8,14 @@ use crate::shared::Shared;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 const SESSION: &str = "archon-session";
 /// Maximum bytes of a request's body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of simultaneous lookups of owners; the other connections stay free for the service.
+pub(super) const LOOKUPS_MAX: usize = 32;
 /// Time limit for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -29,6 +33,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Caller {
     pub(super) shared: Arc<Shared>,
     pub(super) by_network: bool,
+    /// Places of lookups.
+    pub(super) lookups: Arc<Semaphore>,
+    /// Whether the connection has had a request.
+    pub(super) has_asked: Arc<AtomicBool>,
     /// Ends the connection.
     pub(super) cut: CancellationToken,
 }
@@ -36,12 +44,19 @@ pub(super) struct Caller {
 impl Caller {
     /// Answers a request.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        self.try_answer(request).await.unwrap_or_else(|error| {
+        self.has_asked.store(true, Ordering::Relaxed);
+        // Only the service keeps connections: those of callers must not take its places.
+        let keeps = request.headers().contains_key(SESSION);
+        let mut response = self.try_answer(request).await.unwrap_or_else(|error| {
             let status = StatusCode::from_u16(error.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut response = json(&ErrorAnswer { error });
             *response.status_mut() = status;
             response
-        })
+        });
+        if !keeps {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 
     async fn try_answer(&self, request: Request<Incoming>) -> Result<Response<Body>, ErrorBody> {
@@ -84,6 +99,10 @@ impl Caller {
             }
             Call::Where(key) => {
                 let table = self.shared.table(table.as_deref())?;
+                let _place = self.lookups.try_acquire().map_err(|_| {
+                    let message = format!("{LOOKUPS_MAX} lookups of owners are in progress; try again later");
+                    ErrorBody::new(ErrorKind::Overloaded, message)
+                })?;
                 self.shared.routes.find(table, &decoded(key)?).await.map(|found| json(&found))
             }
             Call::Status => Ok(json(&self.shared.status())),

@@ -91,3 +91,25 @@ async fn web_pages_cannot_drive_the_agent() {
     assert_eq!(world.request("GET /v1/status", &[], b"").await.1["state"], "waiting", "no session has begun");
     world.end();
 }
+
+/// Callers of the machine share the connections with the service, and must not keep them.
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_keep_no_connections() {
+    let world = World::start_with(Duration::from_secs(30), Some(PATIENT)).await;
+    let mut callers = Vec::new();
+    for path in ["/v1/status", "/v1/where/key?table=nothing", "/v1/nothing"].repeat(40) {
+        let mut stream = TcpStream::connect(&world.address).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", world.address);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
+        // The callers do not close them.
+        callers.push(stream);
+    }
+    let mut service = world.connect().await;
+    world.grant(3);
+    service.acquire().await;
+    service.permitted().await;
+    world.end();
+}
