@@ -139,7 +139,7 @@ impl ProcessGroup {
         Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }
 
-    /// Kills the group once: after the exit of its leader, the number may be given to another group.
+    /// Kills the group once: after the exit of its leader, another group can get the number.
     fn kill(&mut self) {
         if let Some(group) = self.0.take() {
             // An error means that nothing of it is left.

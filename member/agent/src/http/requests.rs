@@ -35,7 +35,7 @@ pub(super) struct Caller {
     pub(super) by_network: bool,
     /// Places of lookups.
     pub(super) lookups: Arc<Semaphore>,
-    /// Whether the connection has had a request.
+    /// Set by the first request of the connection.
     pub(super) has_asked: Arc<AtomicBool>,
     /// Ends the connection.
     pub(super) cut: CancellationToken,

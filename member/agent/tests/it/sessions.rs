@@ -222,3 +222,18 @@ async fn refusal_of_the_cluster_ends_session_and_agent() {
     let error = world.running.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("the name is taken"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_ends_a_session_that_is_not_registered() {
+    let world = World::start_with(LONG, Some(PATIENT)).await;
+    world.coordinator.silence(NAME);
+    let mut service = world.connect().await;
+    for _ in 0..3 {
+        let load = json!({"answer": "load", "bytes_stored": 1, "operations_per_second": 1});
+        assert_eq!(service.post("/v1/answers", &load).await.0, 200);
+    }
+    assert_eq!(service.post("/v1/answers", &json!({"answer": "stop"})).await.0, 200);
+    let reason = service.next_end().await;
+    assert!(reason.contains("the service has stopped"), "{reason}");
+    world.end();
+}
