@@ -1,15 +1,18 @@
 """Tests of the package against a scripted agent."""
 
 import asyncio
+import threading
 import time
 import unittest
 from typing import Any, Callable, List
+from unittest import mock
 
 from fake_agent import FakeAgent
 
 from archon_participant import AgentError, AsyncParticipant, Grant, Lost, NotOwned, Participant
 from archon_participant import _clock
-from archon_participant._grant import OWNED, Permission
+from archon_participant import _participant
+from archon_participant._grant import ACQUIRING, LOST, OWNED, Permission
 
 
 def until(condition: Callable[[], Any]) -> None:
@@ -48,6 +51,39 @@ class PermissionTest(unittest.TestCase):
         permission.end()
         permission.extend(_clock.now() + 60.0, 0)
         self.assertEqual(grant.valid_for(), 0.0)
+
+    def test_loss_before_an_extension_ends_the_grant(self) -> None:
+        class Racing(Permission):
+            """A loss, and then an extension, arrive right before the time is read."""
+
+            until = property(lambda _: self.lose(), lambda *_: None)  # type: ignore[assignment]
+
+        grant = self.grant(Racing())
+
+        def lose() -> float:
+            grant._stage = LOST
+            return _clock.now() + 60.0
+
+        self.lose = lose
+        self.assertEqual(grant.valid_for(), 0.0)
+
+    def test_thread_paused_within_the_check_notices_the_end(self) -> None:
+        times = [100.0]
+
+        class Paused(Grant):
+            @property
+            def _stage(self) -> str:
+                times[0] = 200.0
+                return OWNED
+
+            @_stage.setter
+            def _stage(self, _: str) -> None:
+                pass
+
+        permission = Permission()
+        permission.until = 150.0
+        with mock.patch.object(_clock, "now", lambda: times[0]):
+            self.assertEqual(Paused("jobs", 7, 3, 5, 1, permission).valid_for(), 0.0)
 
 
 class ParticipantTest(unittest.TestCase):
@@ -104,6 +140,49 @@ class ParticipantTest(unittest.TestCase):
             self.agent.acquire(3, 5)
             until(participant.owned)
             self.assertEqual((participant.grant(3).check(), grant.valid_for()), (5, 0.0))
+
+    def race_with_the_answer(self, event: Any) -> Grant:
+        """Returns a grant that an event reached between the look at its stage and the next step of `acquired`."""
+        raced: List[Grant] = []
+
+        class Racing(Grant):
+            """Another thread handles the event as soon as the stage has been read; it waits if a lock is held."""
+
+            @property
+            def _stage(self) -> str:
+                stage = str(self.__dict__.get("stage"))
+                if stage == ACQUIRING and agent.answered("acquired") and not raced:
+                    raced.append(self)
+                    session = participant._session
+                    other = threading.Thread(target=participant._take, args=(session, {**event, "sequence": 2}))
+                    other.start()
+                    other.join(0.2)
+                return stage
+
+            @_stage.setter
+            def _stage(self, stage: str) -> None:
+                self.__dict__["stage"] = stage
+
+        agent = self.agent
+        with mock.patch.object(_participant, "Grant", Racing), self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(lambda: raced and not participant._work)
+            until(lambda: participant._session.permission.received == 2)
+            until(lambda: not participant._work)
+            self.accepting = participant.owned()
+            self.agent.fire({"event": "news"})  # Takes the number of the event above.
+        return raced[0]
+
+    def test_loss_beside_the_answer_is_final(self) -> None:
+        grant = self.race_with_the_answer({"event": "lost", "table": "jobs", "partition": 3, "epoch": 5})
+        self.assertEqual(grant._stage, LOST)
+        self.assertIn(("lost", 3, 0.0), self.calls)
+
+    def test_release_beside_the_answer_is_carried_out(self) -> None:
+        release = {"event": "release", "table": "jobs", "partition": 3, "epoch": 5, "reason": "dropped"}
+        self.race_with_the_answer(release)
+        self.assertEqual(self.accepting, [])
+        self.assertIn(("release", 3, "dropped", 5), self.calls)
 
     def test_silent_agent_ends_the_permission(self) -> None:
         self.agent.valid_for_ms = 100

@@ -7,6 +7,8 @@ from . import _clock
 from ._errors import Lost
 
 ACQUIRING, OWNED, RELEASING, LOST = "acquiring", "owned", "releasing", "lost"
+#: Stages of a grant that is not lost.
+HELD = (ACQUIRING, OWNED, RELEASING)
 
 
 class Permission:
@@ -72,6 +74,7 @@ class Grant:
         self._sequence = sequence
         self._permission = permission
         self._stage = ACQUIRING
+        self._stage_lock = threading.Lock()
         #: Set once the service was asked to acquire it.
         self._heard = False
 
@@ -86,9 +89,21 @@ class Grant:
 
     def valid_for(self) -> float:
         """Returns the seconds for which the partition is owned unless a heartbeat extends them; 0.0 if it is not."""
+        # In this order. An answer that extends the permission counts after the losses before it have set the stage, so
+        # a stage that is read later includes them. The clock is last: a thread that was paused between the reads
+        # notices the end.
+        until = self._permission.until
         if self._stage not in (OWNED, RELEASING):
             return 0.0
-        return max(0.0, self._permission.until - _clock.now())
+        return max(0.0, until - _clock.now())
+
+    def _advance(self, allowed: Tuple[str, ...], stage: str) -> bool:
+        """Sets the stage if the present one is allowed. The only place that sets it: LOST is final."""
+        with self._stage_lock:
+            if self._stage not in allowed:
+                return False
+            self._stage = stage
+            return True
 
     def __repr__(self) -> str:
         return f"Grant(table={self.table!r}, partition={self.partition}, epoch={self.epoch})"

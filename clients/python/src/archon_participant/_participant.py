@@ -10,7 +10,7 @@ from typing import Callable, Deque, Dict, List, Optional, Tuple, Type, Union
 
 from . import _clock
 from ._errors import AgentError, NotOwned
-from ._grant import ACQUIRING, LOST, OWNED, RELEASING, Grant, Permission
+from ._grant import ACQUIRING, HELD, LOST, OWNED, RELEASING, Grant, Permission
 from ._http import Caller, Document, Stream, Whereabouts
 
 _log = logging.getLogger("archon_participant")
@@ -143,7 +143,10 @@ class Participant:
         """
         session = self._session
         table = self.table if table is None else table
-        grant = session.grants.get((table, partition)) if session is not None else None
+        grant = None
+        if session is not None:
+            with self._lock:
+                grant = session.grants.get((table, partition))
         if grant is None or grant._stage != OWNED or grant.valid_for() <= 0.0:
             raise NotOwned(f"partition {partition} of {table} is not owned here")
         return grant
@@ -151,7 +154,10 @@ class Participant:
     def owned(self) -> List[Grant]:
         """Returns all grants that accept new work now."""
         session = self._session
-        grants = [] if session is None else list(session.grants.values())
+        if session is None:
+            return []
+        with self._lock:
+            grants = list(session.grants.values())
         return [grant for grant in grants if grant._stage == OWNED and grant.valid_for() > 0.0]
 
     def where(self, key: Union[str, bytes], table: Optional[str] = None) -> Whereabouts:
@@ -259,12 +265,14 @@ class Participant:
         if kind == "acquire":
             table_id, epoch = int(event["table_id"]), int(event["epoch"])
             grant = Grant(key[0], table_id, key[1], epoch, sequence, session.permission)
-            session.grants[key] = grant
+            with self._lock:
+                session.grants[key] = grant
             self._dispatch(key, lambda: self._run_acquire(session, grant))
         elif kind == "release":
-            held = session.grants.get(key)
-            if held is not None:
-                held._stage = RELEASING
+            with self._lock:
+                held = session.grants.get(key)
+            # The answer to `acquired` may be on its way: ACQUIRING.
+            if held is not None and held._advance((ACQUIRING, OWNED), RELEASING):
                 reason, owned = str(event["reason"]), held
                 self._dispatch(key, lambda: self._run_release(session, owned, sequence, reason))
         elif kind == "lost":
@@ -272,14 +280,17 @@ class Participant:
         session.permission.receive(sequence)
 
     def _lose(self, session: _Session, key: Key) -> None:
-        grant = session.grants.pop(key, None)
-        if grant is not None:
-            grant._stage = LOST
+        with self._lock:
+            grant = session.grants.pop(key, None)
+        # After `released` there is nothing to lose.
+        if grant is not None and grant._advance(HELD, LOST):
             self._dispatch(key, lambda: self._run_lost(grant))
 
     def _end(self, session: _Session, reason: str) -> None:
         session.permission.end()
-        for key in list(session.grants):
+        with self._lock:
+            keys = list(session.grants)
+        for key in keys:
             self._lose(session, key)
         if not session.over.is_set():
             session.reason = reason
@@ -353,10 +364,9 @@ class Participant:
             self._answer(session, {**body, "answer": "refused", "reason": str(error)})
             return
         taken = self._answer(session, body)
-        with self._lock:
-            # A loss may have come meanwhile.
-            if taken and grant._stage == ACQUIRING:
-                grant._stage = OWNED
+        if taken:
+            # A loss or a release may have come meanwhile.
+            grant._advance((ACQUIRING,), OWNED)
         self._beat.set()
 
     def _run_release(self, session: _Session, grant: Grant, sequence: int, reason: str) -> None:
@@ -382,8 +392,8 @@ class Participant:
 
     def _forget(self, session: _Session, grant: Grant) -> None:
         key = (grant.table, grant.partition)
+        grant._advance(HELD, LOST)
         with self._lock:
-            grant._stage = LOST
             if session.grants.get(key) is grant:
                 del session.grants[key]
 
