@@ -1,5 +1,6 @@
 """Runs the service of `counter.py` in three processes, each with an agent, beside a running cluster. One process is
-killed or paused halfway. Each request counts once, under any number of retries.
+killed or paused halfway. Every request is counted, and a partition has one owner at a time: the processes write a
+journal without a fence, in which no epoch comes after a later one, and no epoch belongs to two processes.
 
     python3 examples/python/run.py --archon target/release/archon --coordinators 127.0.0.1:7101
 """
@@ -25,7 +26,7 @@ arguments = argparse.ArgumentParser(description=__doc__)
 arguments.add_argument("--archon", default="archon", help="the command line of Archon")
 arguments.add_argument("--coordinators", required=True, help="host:port of one or more coordinators, with commas")
 arguments.add_argument("--requests", type=int, default=600)
-arguments.add_argument("--fault", choices=("kill-service", "kill-agent", "pause-service"), default="kill-service")
+arguments.add_argument("--fault", choices=("kill-service", "kill-agent", "pause-service", "pause-both"), default="kill-service")
 options = arguments.parse_args()
 
 
@@ -60,6 +61,18 @@ def call(address: str, method: str, path: str):
         connection.close()
 
 
+def send(address: str, counter: str, request: int) -> socket.socket:
+    """Sends a request, and leaves the answer in the socket."""
+    host, port = address.rsplit(":", 1)
+    sent = socket.create_connection((host, int(port)), timeout=PATIENCE)
+    sent.sendall(f"POST {path_of(counter, request)} HTTP/1.0\r\n\r\n".encode())
+    return sent
+
+
+def path_of(counter: str, request: int) -> str:
+    return f"/?counter={counter}&user=1&request={request}"
+
+
 class Instance:
     """A process of the service, and the agent beside it."""
 
@@ -90,12 +103,23 @@ def has_share(instance: Instance) -> bool:
     return ask(instance.agent, "/v1/status").get("partitions_owned") == PARTITIONS // len(NAMES)
 
 
+def overlaps(journal):
+    """Counts the rows of an epoch after a later one of the same partition, and the epochs of several processes."""
+    highest, processes, late = {}, {}, 0
+    for partition, epoch, process in journal:
+        late += epoch < highest.get(partition, 0)
+        highest[partition] = max(epoch, highest.get(partition, 0))
+        processes.setdefault((partition, epoch), set()).add(process)
+    return late, sum(len(found) > 1 for found in processes.values())
+
+
 create = [options.archon, "table", "create", "counters", "--partitions", str(PARTITIONS), "--lease"]
 create += ["--timeout", "60s", "--coordinators", options.coordinators]
-subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
+if subprocess.run(create, stdout=subprocess.DEVNULL).returncode != 0:
+    sys.exit("error: no table counters. If an earlier run has left one: archon table drop counters --yes")
 directory = tempfile.TemporaryDirectory(prefix="counter-")
 instances = {name: Instance(name, Path(directory.name)) for name in NAMES}
-asked = instances["ada"].agent
+asked, waiting = instances["ada"].agent, []
 try:
     until("a share for each process", lambda: all(has_share(instance) for instance in instances.values()))
     print(f"{', '.join(NAMES)} share {PARTITIONS} partitions with {len(COUNTERS)} counters.")
@@ -105,11 +129,16 @@ try:
         if request == options.requests // 2:
             victim = until("an owner", lambda: ask(asked, f"/v1/where/{counter}").get("owner"))["participant"]
             action, _, target = options.fault.partition("-")
-            process = instances[victim].process if target == "service" else instances[victim].agent_process
-            process.send_signal(signal.SIGKILL if action == "kill" else signal.SIGSTOP)
+            service, agent = instances[victim].process, instances[victim].agent_process
+            for process in {"service": [service], "agent": [agent], "both": [service, agent]}[target]:
+                process.send_signal(signal.SIGKILL if action == "kill" else signal.SIGSTOP)
             asked = next(instance.agent for name, instance in instances.items() if name != victim)
             done = "killed" if action == "kill" else "paused"
-            print(f"The {target} of {victim}, which owns {counter}, is {done} after half of the requests.")
+            what = "service with the agent" if target == "both" else target
+            print(f"The {what} of {victim}, which owns {counter}, is {done} after half of the requests.")
+            if action == "pause":
+                # It finds these requests in its sockets once it wakes. They were counted before.
+                waiting = [send(instances[victim].address, other, of) for of, other in enumerate(COUNTERS)]
         began = time.monotonic()
 
         def count():
@@ -119,22 +148,41 @@ try:
                 return False
             attempts += 1
             # Sent again after a lost answer: the service counts it once.
-            answer = call(owner["address"], "POST", f"/?counter={counter}&user=1&request={request}")
+            answer = call(owner["address"], "POST", path_of(counter, request))
             return answer is not None and answer[0] == 200
 
         until("an owner that counts", count)
         longest = max(longest, time.monotonic() - began)
-    if options.fault == "pause-service":
-        # It finds requests from before in its sockets, and may not count them.
+        if options.fault == "kill-agent" and request >= options.requests // 2:
+            # The service without an agent gets every request as well, and may act only until its permission ends.
+            call(instances[victim].address, "POST", path_of(counter, request))
+    if options.fault == "kill-agent":
+        for of, counter in enumerate(COUNTERS):
+            answer = call(instances[victim].address, "POST", path_of(counter, of))
+            if answer is None or answer[0] == 200:
+                sys.exit(f"error: the service without an agent answers {answer} for {counter}")
+    if options.fault in ("pause-service", "pause-both"):
+        # The agent wakes later: until then the service has only its clock to notice that its permission has ended.
         instances[victim].process.send_signal(signal.SIGCONT)
+        for sent in waiting:
+            with sent:
+                answer = sent.recv(64)
+                if not answer or (b" 200 " in answer and options.fault == "pause-both"):
+                    sys.exit(f"error: the woken process answers {answer!r}")
+        instances[victim].agent_process.send_signal(signal.SIGCONT)
         until("a share for the woken process", lambda: all(has_share(instance) for instance in instances.values()))
     with sqlite3.connect(Path(directory.name) / "counters.sqlite") as database:
         counted = database.execute("SELECT count(*) FROM counted").fetchone()[0]
         epochs = database.execute("SELECT partition, epoch FROM owner ORDER BY partition").fetchall()
+        journal = database.execute("SELECT partition, epoch, process FROM journal ORDER BY number").fetchall()
+    late, shared = overlaps(journal)
     print(f"requests: {options.requests}, attempts: {attempts}, counted: {counted}")
+    print(f"rows of the journal: {len(journal)}, after a later epoch: {late}, epochs of two processes: {shared}")
     print(f"longest wait for an owner: {longest:.2f} s")
     print("epochs in the database: " + ", ".join(f"{partition}: {epoch}" for partition, epoch in epochs))
 finally:
     for instance in instances.values():
         instance.stop()
-sys.exit(0 if counted == options.requests else "error: a request was lost or counted twice")
+if counted != options.requests or len(journal) < options.requests:
+    sys.exit("error: a request was lost or counted twice")
+sys.exit("error: a partition had two owners at a time" if late or shared else 0)

@@ -56,6 +56,12 @@ fn paused_service_is_replaced_and_joins_again() {
     counts_once_beside("pause-service", "is paused after half of the requests");
 }
 
+/// No event arrives at the woken service: only its clock ends the permission.
+#[test]
+fn service_paused_with_its_agent_acts_no_more() {
+    counts_once_beside("pause-both", "The service with the agent of ");
+}
+
 fn counts_once_beside(fault: &str, expected: &str) {
     let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, alone: true, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
@@ -67,6 +73,8 @@ fn counts_once_beside(fault: &str, expected: &str) {
     assert!(output.status.success(), "{printed}");
     assert!(printed.contains(expected), "{printed}");
     assert!(printed.contains("requests: 600, attempts: ") && printed.contains("counted: 600"), "{printed}");
+    // The journal has no fence, so these are not zero if two processes act for a partition at a time.
+    assert!(printed.contains("after a later epoch: 0, epochs of two processes: 0"), "{printed}");
 }
 
 /// Waits for both partitions of `jobs`, and prints who owns a key.
