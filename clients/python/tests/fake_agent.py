@@ -28,6 +28,16 @@ class FakeAgent:
         #: Connections with a lower number end.
         self.cut_below = 0
         self.silent = False
+        self.lease_for_ms = 1000
+        #: Connections get no `hello`.
+        self.is_mute = False
+        #: New sessions are refused.
+        self.is_busy = False
+        #: Kinds of answers of which the next is refused as invalid.
+        self.refuse_once: List[str] = []
+        #: Number of heartbeats from now on that get no answer.
+        self.unanswered = 0
+        self.is_closed = False
         agent = self
 
         class Requests(BaseHTTPRequestHandler):
@@ -37,8 +47,15 @@ class FakeAgent:
                 agent.stream(self)
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                status, answer = agent.take(self.path, self.headers["archon-session"], body)
+                text = self.rfile.read(int(self.headers["content-length"]))
+                body = json.loads(text)
+                if len(text) > 65_536 or not agent.is_unicode(body):
+                    status, answer = 400, {"error": {"kind": "invalid", "message": "too long, or no Unicode"}}
+                else:
+                    status, answer = agent.take(self.path, self.headers["archon-session"], body)
+                if status == 0:
+                    self.close_connection = True
+                    return
                 data = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("content-length", str(len(data)))
@@ -56,6 +73,18 @@ class FakeAgent:
         request.close_connection = True
         name = request.headers["archon-session"]
         with self.changed:
+            if self.is_mute:
+                self.positions.append("mute")
+                self.changed.notify_all()
+                self.changed.wait_for(lambda: self.is_closed)
+                return
+            if self.is_busy:
+                body = json.dumps({"error": {"kind": "busy", "message": "another process is connected"}}).encode()
+                request.send_response(409)
+                request.send_header("content-length", str(len(body)))
+                request.end_headers()
+                request.wfile.write(body)
+                return
             if name not in ("new", self.session):
                 body = json.dumps({"error": {"kind": "ended", "message": "the session has ended"}}).encode()
                 request.send_response(410)
@@ -71,7 +100,7 @@ class FakeAgent:
         request.send_response(200)
         request.end_headers()
         hello = {"event": "hello", "version": 1, "session": session, "participant": "w1", "tables": ["jobs"]}
-        self.send(request, {**hello, "service_lease_for_ms": 1000, "heartbeat_every_for_ms": 20})
+        self.send(request, {**hello, "service_lease_for_ms": self.lease_for_ms, "heartbeat_every_for_ms": 20})
         while True:
             with self.changed:
                 self.changed.wait_for(
@@ -81,7 +110,7 @@ class FakeAgent:
                     return
                 event = self.events[position]
                 position += 1
-            self.send(request, {**event, "sequence": position})
+            self.send(request, {"sequence": position, **event})
 
     def send(self, request: BaseHTTPRequestHandler, event: Document) -> None:
         request.wfile.write(f"event: {event['event']}\ndata: {json.dumps(event)}\n\n".encode())
@@ -91,12 +120,20 @@ class FakeAgent:
         with self.changed:
             if session != self.session:
                 return 410, {"error": {"kind": "ended", "message": "the session has ended"}}
+            if path == "/v1/answers" and body["answer"] in self.refuse_once:
+                self.refuse_once.remove(body["answer"])
+                return 400, {"error": {"kind": "invalid", "message": "an unknown answer"}}
             if path == "/v1/answers":
                 self.answers.append(body)
                 if body["answer"] == "stop":
                     self.events.append({"event": "ended", "reason": "stopped"})
                 self.changed.notify_all()
                 return 200, {}
+            if self.unanswered > 0:
+                self.unanswered -= 1
+                self.changed.notify_all()
+                self.changed.wait_for(lambda: self.is_closed)
+                return 0, {}
             self.seen.append(body["seen"])
             self.changed.notify_all()
             if self.silent:
@@ -134,6 +171,17 @@ class FakeAgent:
     def answered(self, kind: str) -> List[Document]:
         return [answer for answer in self.answers if answer["answer"] == kind]
 
+    @staticmethod
+    def is_unicode(body: Document) -> bool:
+        try:
+            json.dumps(body, ensure_ascii=False).encode()
+            return True
+        except UnicodeEncodeError:
+            return False
+
     def close(self) -> None:
+        with self.changed:
+            self.is_closed = True
+            self.changed.notify_all()
         self.server.shutdown()
         self.server.server_close()

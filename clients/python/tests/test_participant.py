@@ -1,6 +1,8 @@
 """Tests of the package against a scripted agent."""
 
 import asyncio
+import logging
+import os
 import threading
 import time
 import unittest
@@ -88,6 +90,8 @@ class PermissionTest(unittest.TestCase):
 
 class ParticipantTest(unittest.TestCase):
     def setUp(self) -> None:
+        logging.disable(logging.CRITICAL)
+        self.addCleanup(logging.disable, logging.NOTSET)
         self.agent = FakeAgent()
         self.addCleanup(self.agent.close)
         self.calls: List[Any] = []
@@ -266,6 +270,154 @@ class ParticipantTest(unittest.TestCase):
 
         asyncio.run(run())
         self.assertEqual(self.calls, [(3, True)])
+
+    def test_long_reason_is_cut_and_sent(self) -> None:
+        def acquire(_: Grant) -> None:
+            raise ValueError("\ud800" + "x" * 100_000)
+
+        with self.participant(acquire=acquire):
+            self.agent.acquire(3, 5)
+            self.agent.wait(lambda: self.agent.answered("refused"))
+            self.assertEqual(self.agent.answered("refused")[0]["reason"], "?" + "x" * 1023)
+
+    def test_callback_that_exits_refuses_the_partition(self) -> None:
+        def acquire(_: Grant) -> None:
+            raise SystemExit(3)
+
+        with self.participant(acquire=acquire):
+            self.agent.acquire(3, 5)
+            self.agent.wait(lambda: self.agent.answered("refused"))
+
+    def test_refused_answer_ends_the_session(self) -> None:
+        self.agent.refuse_once.append("acquired")
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(lambda: ("lost", 3, 0.0) in self.calls)
+            until(participant.owned)
+            self.assertEqual((self.agent.positions, participant.error), (["0", "0"], None))
+
+    def in_thread(self, call: Callable[[], Any]) -> Any:
+        """Returns the result of a call that ends."""
+        results: List[Any] = []
+        thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
+        thread.start()
+        thread.join(20.0)
+        self.assertFalse(thread.is_alive(), "the call does not return")
+        return results[0]
+
+    def test_stop_returns_beside_a_callback_that_hangs(self) -> None:
+        called, released = threading.Event(), threading.Event()
+        self.addCleanup(released.set)
+
+        def acquire(_: Grant) -> None:
+            called.set()
+            released.wait()
+
+        participant = self.participant(acquire=acquire).start()
+        self.agent.acquire(3, 5)
+        self.assertTrue(called.wait(20.0))
+        self.in_thread(lambda: participant.stop(within=0.1))
+        self.assertTrue(all(worker.daemon for worker in participant._workers))
+
+    def test_callback_can_stop_the_participant(self) -> None:
+        stopped: List[bool] = []
+        participant = self.participant(acquire=lambda _: stopped.append(participant.stop(within=0.5)))
+        participant.start()
+        self.agent.acquire(3, 5)
+        until(lambda: stopped)
+
+    def test_participant_starts_once(self) -> None:
+        participant = self.participant().start()
+        with self.assertRaises(RuntimeError):
+            participant.start()
+        participant.stop()
+        with self.assertRaises(RuntimeError):
+            participant.start()
+
+    def test_forked_child_owns_nothing(self) -> None:
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            grant = participant.grant(3)
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if grant.valid_for() == 0.0 and not participant.stop() else 1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(grant.check(), 5)
+
+    def test_malformed_event_begins_a_new_session(self) -> None:
+        with self.participant() as participant:
+            self.agent.fire({"event": "acquire", "table": "jobs", "partition": 3})
+            until(lambda: isinstance(participant.error, KeyError))
+            self.agent.restart()
+            self.agent.acquire(3, 6)
+            until(participant.owned)
+            self.assertIsNone(participant.error)
+
+    def test_missing_event_ends_the_session(self) -> None:
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            self.agent.fire({"event": "news", "sequence": 7})
+            until(lambda: ("lost", 3, 0.0) in self.calls)
+            self.assertIn("event 7 follows event 1", str(participant.error))
+
+    def test_malformed_answer_does_not_end_the_heartbeats(self) -> None:
+        self.agent.valid_for_ms = "soon"  # type: ignore[assignment]
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            self.agent.wait(lambda: len(self.agent.seen) > 2)
+            self.agent.valid_for_ms = 60_000
+            until(participant.owned)
+
+    def test_unanswered_heartbeat_does_not_end_the_permission(self) -> None:
+        self.agent.lease_for_ms, self.agent.valid_for_ms = 1_500, 4_000
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            grant = participant.grant(3)
+            self.agent.unanswered = 1
+            self.agent.wait(lambda: self.agent.unanswered == 0)
+            answered = len(self.agent.seen)
+            # The check raises if the permission ends before.
+            until(lambda: grant.check() and len(self.agent.seen) > answered + 1)
+
+    def test_service_that_is_not_alive_sends_no_heartbeats(self) -> None:
+        self.agent.valid_for_ms = 100
+        is_alive = [True]
+        with self.participant(is_alive=lambda: is_alive[0]) as participant:
+            self.agent.acquire(3, 5)
+            until(participant.owned)
+            is_alive.clear()  # It raises IndexError from here on.
+            until(lambda: not participant.owned())
+            is_alive.append(True)
+            until(participant.owned)
+
+    def test_start_names_the_cause(self) -> None:
+        self.agent.is_busy = True
+        with self.assertRaises(AgentError) as busy:
+            Participant("jobs", self.agent.address, start_within=0.3).start()
+        self.assertEqual((busy.exception.kind, str(busy.exception)), ("busy", "another process is connected"))
+
+    def test_malformed_address_is_an_error_at_once(self) -> None:
+        for address in ("localhost", "127.0.0.1:", ":7700", "127.0.0.1:70000", "127.0.0.1:-1", "unix:"):
+            with self.assertRaises(ValueError, msg=address):
+                Participant("jobs", address)
+
+    def test_cancelled_start_leaves_no_participant(self) -> None:
+        self.agent.is_mute = True
+        participant = AsyncParticipant("jobs", self.agent.address)
+
+        async def run() -> None:
+            starting = asyncio.ensure_future(participant.start())
+            while not self.agent.positions:
+                await asyncio.sleep(0.005)
+            starting.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await starting
+
+        self.in_thread(lambda: asyncio.run(run()))
+        self.assertEqual([thread for thread in participant._inner._threads if thread.is_alive()], [])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ T = TypeVar("T")
 class AsyncParticipant:
     """As :class:`Participant`, with coroutines as callbacks.
 
-    Heartbeats are sent by a thread, so a blocked loop delays callbacks, and does not end the permission.
+    Heartbeats are sent by a thread, so a blocked loop delays callbacks, and does not end the permission, unless
+    ``is_alive`` (see :class:`Participant`) finds that out: for example by the age of a time that a task keeps setting.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class AsyncParticipant:
         acquire: Optional[Callable[[Grant], Awaitable[None]]] = None,
         release: Optional[Callable[[Grant, str], Awaitable[None]]] = None,
         lost: Optional[Callable[[Grant], Awaitable[None]]] = None,
+        is_alive: Optional[Callable[[], bool]] = None,
         callback_threads: int = 8,
         start_within: float = 30.0,
         stop_within: float = 10.0,
@@ -37,6 +39,7 @@ class AsyncParticipant:
             acquire=None if acquire is None else lambda grant: self._run(acquire(grant)),
             release=None if release is None else lambda grant, reason: self._run(release(grant, reason)),
             lost=None if lost is None else lambda grant: self._run(lost(grant)),
+            is_alive=is_alive,
             callback_threads=callback_threads,
             start_within=start_within,
             stop_within=stop_within,
@@ -53,10 +56,22 @@ class AsyncParticipant:
         future.result()
 
     async def start(self) -> "AsyncParticipant":
-        """As :meth:`Participant.start`."""
+        """As :meth:`Participant.start`. A start that is cancelled leaves no participant behind."""
         self._loop = asyncio.get_running_loop()
-        await self._loop.run_in_executor(None, self._inner.start)
+        starting = self._loop.run_in_executor(None, self._inner.start)
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Its result is awaited no longer.
+            starting.add_done_callback(lambda future: future.cancelled() or future.exception())
+            await asyncio.shield(self._loop.run_in_executor(None, self._inner.stop))
+            raise
         return self
+
+    @property
+    def error(self) -> Optional[Exception]:
+        """As :attr:`Participant.error`."""
+        return self._inner.error
 
     async def stop(self, within: Optional[float] = None) -> bool:
         """As :meth:`Participant.stop`."""

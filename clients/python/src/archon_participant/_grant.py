@@ -1,6 +1,8 @@
 """Grants, and the permission that all grants of a session share."""
 
+import os
 import threading
+import weakref
 from typing import List, Tuple
 
 from . import _clock
@@ -23,6 +25,7 @@ class Permission:
         self._received = 0
         self._early: List[Tuple[float, int]] = []
         self.until = 0.0
+        _permissions.add(self)
 
     @property
     def received(self) -> int:
@@ -32,8 +35,10 @@ class Permission:
     def receive(self, sequence: int) -> None:
         """Handles the arrival of an event, whose effect on the grants has been applied."""
         with self._lock:
-            self._received = sequence
-            self._apply()
+            # The end is final.
+            if self._received >= 0:
+                self._received = sequence
+                self._apply()
 
     def extend(self, until: float, sequence: int) -> None:
         """Handles an answer to a heartbeat."""
@@ -48,6 +53,11 @@ class Permission:
             self.until = 0.0
             self._received = -1
 
+    def _end_after_fork(self) -> None:
+        # The lock may be held by a thread that does not exist in the child.
+        self._lock = threading.Lock()
+        self.end()
+
     def _apply(self) -> None:
         if self._received < 0:
             self._early.clear()
@@ -57,6 +67,19 @@ class Permission:
             if sequence <= self._received:
                 self.until = max(self.until, until)
         self._early = [early for early in self._early if early[1] > self._received and early[0] > now]
+
+
+_permissions: "weakref.WeakSet[Permission]" = weakref.WeakSet()
+
+
+def _end_all_after_fork() -> None:
+    """Only the parent receives the losses."""
+    for permission in list(_permissions):
+        permission._end_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_all_after_fork)
 
 
 class Grant:

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional, Tuple
 from urllib.parse import quote
 
 from ._errors import AgentError
@@ -46,12 +46,24 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+def parse(agent: str) -> Tuple[str, int]:
+    """Returns host and port of an agent; port 0 for a socket, with its path as host.
+
+    Raises :class:`ValueError`.
+    """
+    if agent.startswith("unix:") and len(agent) > len("unix:"):
+        return agent[len("unix:") :], 0
+    host, _, digits = agent.rpartition(":")
+    port = int(digits) if digits.isascii() and digits.isdigit() else 0
+    if not host or not 0 < port < 65536:
+        raise ValueError(f"the address of the agent is HOST:PORT or unix:/path, not {agent!r}")
+    return host.strip("[]"), port
+
+
 def connection(agent: str, timeout: float) -> http.client.HTTPConnection:
     """Returns a connection that is not open yet."""
-    if agent.startswith("unix:"):
-        return _UnixConnection(agent[len("unix:") :], timeout)
-    host, _, port = agent.rpartition(":")
-    return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout)
+    host, port = parse(agent)
+    return http.client.HTTPConnection(host, port, timeout=timeout) if port else _UnixConnection(host, timeout)
 
 
 def refusal(response: http.client.HTTPResponse) -> AgentError:
@@ -69,22 +81,40 @@ class Caller:
 
     def __init__(self, agent: str, timeout: float) -> None:
         self._agent = agent
-        self._timeout = timeout
         self._lock = threading.Lock()
         self._connection: Optional[http.client.HTTPConnection] = None
+        self._closed = False
+        #: Time limit of a request, in seconds.
+        self.timeout = timeout
 
-    def call(self, method: str, path: str, session: Optional[str], body: Optional[Document] = None) -> Document:
+    def call(
+        self,
+        method: str,
+        path: str,
+        session: Optional[str],
+        body: Optional[Document] = None,
+        within: Optional[float] = None,
+    ) -> Document:
         """Sends a request and returns the document of the answer.
 
         Raises :class:`AgentError` if it is refused, or gets no answer in time.
         """
         headers = {"archon-session": session} if session else {}
         data = None if body is None else json.dumps(body).encode()
-        with self._lock:
+        timeout = self.timeout if within is None else max(0.01, min(self.timeout, within))
+        if not self._lock.acquire(timeout=timeout):
+            raise AgentError("unreachable", f"the agent at {self._agent} does not answer earlier requests")
+        try:
             for is_last in (False, True):
                 try:
+                    if self._closed:
+                        raise AgentError("unreachable", "the participant has stopped")
                     if self._connection is None:
-                        self._connection = connection(self._agent, self._timeout)
+                        self._connection = connection(self._agent, timeout)
+                    # Also for a connection that an earlier request opened.
+                    self._connection.timeout = timeout
+                    if self._connection.sock is not None:
+                        self._connection.sock.settimeout(timeout)
                     self._connection.request(method, path, data, headers)
                     response = self._connection.getresponse()
                     if response.status != 200:
@@ -92,11 +122,13 @@ class Caller:
                     found = json.loads(response.read())
                     return found if isinstance(found, dict) else {}
                 except (OSError, http.client.HTTPException, ValueError) as error:
-                    self._close()
+                    self._drop()
                     # The agent closes idle connections.
                     if is_last or isinstance(error, socket.timeout):
                         why = f"the agent at {self._agent} does not answer: {error}"
                         raise AgentError("unreachable", why) from error
+        finally:
+            self._lock.release()
         raise AssertionError("the loop returns or raises")
 
     def where(self, key: bytes, table: str) -> Whereabouts:
@@ -107,56 +139,80 @@ class Caller:
         return Whereabouts(found["table"], found["partition"], known)
 
     def close(self) -> None:
-        """Closes the connection."""
-        with self._lock:
-            self._close()
+        """Ends the connection for good, also while another thread waits for an answer."""
+        self._closed = True
+        open_now = self._connection
+        if open_now is not None:
+            _shut(open_now.sock)
+        if self._lock.acquire(blocking=False):
+            self._drop()
+            self._lock.release()
 
-    def _close(self) -> None:
+    def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
-class Stream:
-    """Events of one connection."""
+def _shut(open_now: Optional[socket.socket]) -> None:
+    """Wakes the thread that reads. That thread closes the socket."""
+    try:
+        if open_now is not None:
+            open_now.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
 
-    def __init__(self, agent: str, timeout: float, session: str, position: int) -> None:
+
+class Stream:
+    """Events of one connection. One thread opens, reads and closes it."""
+
+    def __init__(self, agent: str, timeout: float) -> None:
+        self._agent = agent
         self._connection = connection(agent, timeout)
+        self._socket: Optional[socket.socket] = None
+        self._response: Optional[http.client.HTTPResponse] = None
+        self._is_shut = False
+
+    def open(self, session: str, position: int) -> None:
+        """Connects. Raises :class:`AgentError`."""
         try:
+            self._connection.connect()
+            # The response owns the socket later on.
+            self._socket = self._connection.sock
+            if self._is_shut:
+                raise OSError("the participant has stopped")
             headers = {"archon-session": session, "last-event-id": str(position)}
             self._connection.request("GET", "/v1/events", headers=headers)
-            # The response owns the socket from here on.
-            self._socket = self._connection.sock
             self._response = self._connection.getresponse()
             if self._response.status != 200:
                 raise refusal(self._response)
             # The stream is silent for as long as nothing changes.
             self._socket.settimeout(None)
         except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            raise AgentError("unreachable", f"the agent at {agent} does not answer: {error}") from error
-        except AgentError:
-            self._connection.close()
-            raise
+            raise AgentError("unreachable", f"the agent at {self._agent} does not answer: {error}") from error
 
     def events(self) -> Iterator[Document]:
         """Yields events until the connection ends."""
-        try:
-            while True:
+        assert self._response is not None
+        while True:
+            try:
                 line = self._response.readline(LINE_BYTES_MAX)
-                if not line.endswith(b"\n"):
-                    return
-                if line.startswith(b"data: "):
-                    event = json.loads(line[len(b"data: ") :])
-                    if isinstance(event, dict):
-                        yield event
-        except (OSError, http.client.HTTPException, ValueError):
-            return
+                event = json.loads(line[len(b"data: ") :]) if line.startswith(b"data: ") else None
+            except (OSError, http.client.HTTPException, ValueError):
+                return
+            if not line.endswith(b"\n"):
+                return
+            if isinstance(event, dict):
+                yield event
+
+    def shut(self) -> None:
+        """Ends the connection from any thread: the reader finds its end."""
+        self._is_shut = True
+        _shut(self._socket)
 
     def close(self) -> None:
-        """Ends the connection, also while another thread reads."""
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
+        """Closes the connection. For the thread that reads."""
+        _shut(self._socket)
+        if self._response is not None:
+            self._response.close()
         self._connection.close()

@@ -1,17 +1,18 @@
 """The participant: threads that read events, send heartbeats, and run callbacks."""
 
 import logging
+import os
+import queue
 import threading
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Callable, Deque, Dict, List, Optional, Tuple, Type, Union
 
 from . import _clock
 from ._errors import AgentError, NotOwned
 from ._grant import ACQUIRING, HELD, LOST, OWNED, RELEASING, Grant, Permission
-from ._http import Caller, Document, Stream, Whereabouts
+from ._http import Caller, Document, Stream, Whereabouts, parse
 
 _log = logging.getLogger("archon_participant")
 
@@ -19,6 +20,9 @@ _log = logging.getLogger("archon_participant")
 RETRY_SECONDS = 0.1
 #: Time limit of one request, in seconds.
 REQUEST_SECONDS = 5.0
+
+#: Longest reason of a refusal, in bytes of UTF-8. The agent takes a body of 64 KiB.
+REASON_BYTES_MAX = 1024
 
 Key = Tuple[str, int]
 
@@ -35,7 +39,17 @@ class _Session:
         self.permission = Permission()
         self.grants: Dict[Key, Grant] = {}
         self.over = threading.Event()
-        self.reason = ""
+        #: Set once this side gives the session up: the agent refuses it.
+        self.failed = threading.Event()
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the text of an error, in a form that the agent takes."""
+    try:
+        text = str(error) or type(error).__name__
+    except Exception:
+        text = type(error).__name__
+    return text.encode("utf-8", "replace")[:REASON_BYTES_MAX].decode("utf-8", "ignore")
 
 
 class Participant:
@@ -45,6 +59,12 @@ class Participant:
     refuses the partition. ``release(grant, reason)`` finishes the work for a partition that is still owned.
     ``lost(grant)`` discards what is in memory: another process may own the partition. For one partition they run one
     after the other, on threads of this object; all are optional.
+
+    Heartbeats come from a thread of their own, so a service whose own threads hang keeps its partitions, unless it gives
+    ``is_alive``: that function is called before each heartbeat. While it returns false, raises or does not return, no
+    heartbeat is sent: the permission ends, and others get the partitions.
+
+    An object is started once, in the process that uses it: after a fork the child owns nothing.
 
     If the agent restarts, or the session ends otherwise, everything is lost, and a new session begins by itself.
     """
@@ -57,13 +77,16 @@ class Participant:
         acquire: Optional[Callable[[Grant], None]] = None,
         release: Optional[Callable[[Grant, str], None]] = None,
         lost: Optional[Callable[[Grant], None]] = None,
+        is_alive: Optional[Callable[[], bool]] = None,
         callback_threads: int = 8,
         start_within: float = 30.0,
         stop_within: float = 10.0,
     ) -> None:
+        parse(agent)
         self.table = table
         self.agent = agent
         self._acquire, self._release, self._lost = acquire, release, lost
+        self._is_alive = is_alive
         self._callback_threads = callback_threads
         self._start_within, self._stop_within = start_within, stop_within
         self._lock = threading.Lock()
@@ -73,11 +96,14 @@ class Participant:
         self._stopping = threading.Event()
         self._beat = threading.Event()
         self._connected = threading.Event()
-        self._refused: Optional[AgentError] = None
+        self._error: Optional[Exception] = None
+        self._pid: Optional[int] = None
         self._answers = Caller(agent, REQUEST_SECONDS)
         self._questions = Caller(agent, REQUEST_SECONDS)
         self._threads: List[threading.Thread] = []
-        self._executor: Optional[ThreadPoolExecutor] = None
+        self._workers: List[threading.Thread] = []
+        #: Partitions with work; `None` ends a worker.
+        self._ready: "queue.SimpleQueue[Optional[Key]]" = queue.SimpleQueue()
         self._work: Dict[Key, Deque[Callable[[], None]]] = {}
 
     # Life
@@ -85,30 +111,56 @@ class Participant:
     def start(self) -> "Participant":
         """Connects to the agent.
 
-        Raises :class:`AgentError` if that takes too long, or the agent serves other tables.
+        Raises :class:`AgentError` if that takes too long, or the agent serves other tables; :class:`RuntimeError` if
+        the participant was started or stopped before.
         """
-        self._executor = ThreadPoolExecutor(self._callback_threads, thread_name_prefix="archon-callback")
+        with self._lock:
+            if self._pid is not None or self._stopping.is_set():
+                raise RuntimeError("a participant is started once: make another one")
+            self._pid = os.getpid()
         for name, run in (("archon-events", self._run_sessions), ("archon-heartbeats", self._run_heartbeats)):
             thread = threading.Thread(target=run, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
-        if not self._connected.wait(self._start_within) or self._refused:
-            self._close()
-            raise self._refused or AgentError("unreachable", f"the agent at {self.agent} does not answer")
+        connected = self._connected.wait(self._start_within)
+        if self._session is None or not connected or self._stopping.is_set():
+            is_stopped, error = self._stopping.is_set(), self._error
+            self._close(time.monotonic() + 1.0)
+            if is_stopped:
+                raise AgentError("unreachable", "the participant was stopped while it started")
+            if error is not None and not isinstance(error, AgentError):
+                raise AgentError("invalid", f"the agent at {self.agent} sends no valid events: {error!r}") from error
+            raise error or AgentError("unreachable", f"the agent at {self.agent} does not answer")
         return self
 
+    @property
+    def error(self) -> Optional[Exception]:
+        """The reason why there is no session now; ``None`` while there is one, and before the first attempt.
+
+        The package tries again by itself. A service may report this error in its health check.
+        """
+        return self._error
+
     def stop(self, within: Optional[float] = None) -> bool:
-        """Releases everything and disconnects. Returns whether everything was released in time."""
+        """Releases everything and disconnects. Returns whether everything was released in time.
+
+        Returns at most a second after that time, also if a callback does not return: its thread ends with the process.
+        """
+        if self._pid is not None and self._pid != os.getpid():
+            # A forked child: the connections belong to the parent.
+            return False
+        deadline = time.monotonic() + (self._stop_within if within is None else within)
         # No session begins after this one.
         self._stopping.set()
+        self._connected.set()
         session, released = self._session, False
         if session is not None and not session.over.is_set():
             try:
-                self._answer(session, {"answer": "stop"}, until=time.monotonic() + 1.0)
-                released = session.over.wait(self._stop_within if within is None else within)
+                self._answer(session, {"answer": "stop"}, until=min(deadline, time.monotonic() + 1.0))
+                released = session.over.wait(max(0.0, deadline - time.monotonic())) and not session.failed.is_set()
             except AgentError as error:
-                _log.warning("the agent was not told of the stop: %s", error)
-        self._close()
+                _log.warning("the stop did not reach the agent: %s", error)
+        self._close(max(deadline, time.monotonic() + 0.5))
         return released
 
     def __enter__(self) -> "Participant":
@@ -119,20 +171,31 @@ class Participant:
     ) -> None:
         self.stop()
 
-    def _close(self) -> None:
+    def _close(self, deadline: float) -> None:
         self._stopping.set()
         self._closing.set()
         self._beat.set()
         with self._lock:
             stream = self._stream
         if stream is not None:
-            stream.close()
-        for thread in self._threads:
-            thread.join()
-        if self._executor is not None:
-            self._executor.shutdown(wait=True)
+            stream.shut()
+        self._join(self._threads, deadline)
+        if self._session is not None:
+            self._end(self._session, "the participant has stopped")
+        # No answer has an effect after the end of the session.
         self._answers.close()
         self._questions.close()
+        with self._lock:
+            workers = list(self._workers)
+        for _ in workers:
+            self._ready.put(None)
+        self._join(workers, deadline)
+
+    def _join(self, threads: List[threading.Thread], deadline: float) -> None:
+        for thread in threads:
+            # A callback may stop the participant.
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     # Grants
 
@@ -187,59 +250,92 @@ class Participant:
 
     def _run_sessions(self) -> None:
         while not self._stopping.is_set():
+            wait = RETRY_SECONDS
             try:
-                self._run_session()
+                # A session without heartbeats would end at once.
+                if self._may_beat():
+                    self._run_session()
             except AgentError as error:
-                if error.kind not in ("unreachable", "busy"):
-                    _log.error("the agent refuses: %s", error)
-                    self._refused = error
+                is_new = str(error) != str(self._error)
+                self._error = error
+                if error.kind in ("unreachable", "busy"):
+                    _log.debug("no session yet: %s", error)
+                else:
+                    wait = 10 * RETRY_SECONDS
+                    _log.log(logging.ERROR if is_new else logging.DEBUG, "the agent refuses: %s", error)
+                    # Ends `start`.
                     self._connected.set()
-                    return
-                _log.debug("no session yet: %s", error)
-            self._closing.wait(RETRY_SECONDS)
+            except Exception as error:
+                wait = 10 * RETRY_SECONDS
+                self._error = error
+                _log.exception("a session has ended by an error; a new one begins")
+            self._closing.wait(wait)
 
     def _run_session(self) -> None:
         """Runs one session to its end."""
-        stream = Stream(self.agent, REQUEST_SECONDS, "new", 0)
         session: Optional[_Session] = None
         try:
             while True:
-                self._watch(stream)
-                for event in stream.events():
-                    if event.get("event") == "hello":
-                        session = session or self._begin(event)
-                    elif session is not None:
-                        self._take(session, event)
-                self._watch(None)
-                stream.close()
-                if session is None or session.over.is_set() or self._closing.is_set():
+                stream = self._connect(session)
+                if stream is None:
                     return
-                again = self._reconnect(session)
-                if again is None:
+                try:
+                    for event in stream.events():
+                        if event.get("event") == "hello":
+                            session = session or self._begin(event)
+                        elif session is not None:
+                            self._take(session, event)
+                finally:
+                    with self._lock:
+                        self._stream = None
+                    stream.close()
+                if session is None or session.over.is_set() or session.failed.is_set() or self._closing.is_set():
                     return
-                stream = again
         finally:
-            self._watch(None)
-            stream.close()
             if session is not None:
                 self._end(session, "the connection to the agent has ended")
 
-    def _watch(self, stream: Optional[Stream]) -> None:
+    def _open(self, session: str, position: int) -> Stream:
+        stream = Stream(self.agent, REQUEST_SECONDS)
         with self._lock:
             self._stream = stream
-        if stream is not None and self._closing.is_set():
+        if self._closing.is_set():
+            stream.shut()
+        try:
+            stream.open(session, position)
+        except BaseException:
+            with self._lock:
+                self._stream = None
             stream.close()
+            raise
+        return stream
 
-    def _reconnect(self, session: _Session) -> Optional[Stream]:
-        """Connects again. Gives up once the permission has ended: the agent then has given up as well."""
-        while not self._closing.is_set():
+    def _connect(self, session: Optional[_Session]) -> Optional[Stream]:
+        """Connects to a new session, or again to the present one.
+
+        Gives the latter up once the permission has ended: the agent then has given up as well.
+        """
+        if session is None:
+            return self._open("new", 0)
+        while not self._closing.is_set() and not session.failed.is_set():
             try:
-                return Stream(self.agent, REQUEST_SECONDS, session.name, session.permission.received)
+                return self._open(session.name, session.permission.received)
             except AgentError as error:
                 if error.kind != "unreachable" or _clock.now() > session.permission.until + session.lease:
                     return None
                 self._closing.wait(RETRY_SECONDS / 4)
         return None
+
+    def _abandon(self, session: _Session, error: Exception) -> None:
+        """Gives a session up that the agent does not understand. The thread of the events ends it."""
+        _log.error("session %s ends: the agent refuses an answer: %s", session.name, error)
+        session.permission.end()
+        session.failed.set()
+        self._error = error
+        with self._lock:
+            stream = self._stream
+        if stream is not None and self._session is session:
+            stream.shut()
 
     def _begin(self, hello: Document) -> _Session:
         if hello.get("version") != 1:
@@ -248,7 +344,7 @@ class Participant:
         if self.table not in session.tables:
             served = ", ".join(session.tables)
             raise AgentError("not_found", f"the agent serves {served}, not {self.table}")
-        self._session = session
+        self._session, self._error = session, None
         self._connected.set()
         self._beat.set()
         return session
@@ -256,8 +352,12 @@ class Participant:
     def _take(self, session: _Session, event: Document) -> None:
         """Applies an event at once; callbacks run later. An unknown event is from a newer agent, and has no effect."""
         kind, sequence = event.get("event"), event.get("sequence")
-        if not isinstance(sequence, int) or sequence <= session.permission.received:
+        received = session.permission.received
+        if session.over.is_set() or not isinstance(sequence, int) or sequence <= received or received < 0:
             return
+        if sequence != received + 1:
+            # A loss may be missing.
+            raise ValueError(f"event {sequence} follows event {received}")
         if kind == "ended":
             self._end(session, str(event.get("reason", "")))
             return
@@ -266,6 +366,8 @@ class Participant:
             table_id, epoch = int(event["table_id"]), int(event["epoch"])
             grant = Grant(key[0], table_id, key[1], epoch, sequence, session.permission)
             with self._lock:
+                if session.over.is_set():
+                    return
                 session.grants[key] = grant
             self._dispatch(key, lambda: self._run_acquire(session, grant))
         elif kind == "release":
@@ -289,33 +391,48 @@ class Participant:
     def _end(self, session: _Session, reason: str) -> None:
         session.permission.end()
         with self._lock:
+            is_first = not session.over.is_set()
+            session.over.set()
             keys = list(session.grants)
         for key in keys:
             self._lose(session, key)
-        if not session.over.is_set():
-            session.reason = reason
+        if is_first:
+            self._error = self._error or AgentError("ended", f"session {session.name} has ended: {reason}")
             _log.info("session %s has ended: %s", session.name, reason)
-        session.over.set()
 
     # Heartbeats
 
+    def _may_beat(self) -> bool:
+        try:
+            return self._is_alive is None or self._is_alive()
+        except Exception:
+            _log.exception("is_alive failed: no heartbeat is sent")
+            return False
+
     def _run_heartbeats(self) -> None:
         caller = Caller(self.agent, REQUEST_SECONDS)
+        wait = 0.05
         while not self._closing.is_set():
-            session = self._session
-            every = 0.05 if session is None else session.heartbeat_every
-            self._beat.wait(every)
+            self._beat.wait(wait)
             self._beat.clear()
+            session = self._session
             if session is None or session.over.is_set():
-                session = self._session
-            if session is None or session.over.is_set():
+                wait = 0.05
                 continue
-            sent, body = _clock.now(), {"seen": session.permission.received}
+            wait = session.heartbeat_every
+            # One answer that does not come leaves time for two more attempts. Each has a connection of its own.
+            caller.timeout = min(REQUEST_SECONDS, max(0.01, session.lease / 3))
             try:
+                if not self._may_beat():
+                    continue
+                sent, body = _clock.now(), {"seen": session.permission.received}
                 answer = caller.call("POST", "/v1/heartbeat", session.name, body)
                 session.permission.extend(sent + answer["valid_for_ms"] / 1000.0, answer["sequence"])
             except AgentError as error:
+                wait = min(wait, session.heartbeat_every / 4)
                 _log.debug("a heartbeat failed: %s", error)
+            except Exception:
+                _log.exception("the answer to a heartbeat is not valid")
         caller.close()
 
     # Callbacks
@@ -328,8 +445,19 @@ class Participant:
                 queue.append(work)
                 return
             self._work[key] = deque([work])
-        assert self._executor is not None
-        self._executor.submit(self._run_work, key)
+            if len(self._workers) < self._callback_threads:
+                # A daemon: a callback that does not return does not keep the process from ending.
+                name = f"archon-callback-{len(self._workers)}"
+                self._workers.append(threading.Thread(target=self._run_worker, name=name, daemon=True))
+                self._workers[-1].start()
+        self._ready.put(key)
+
+    def _run_worker(self) -> None:
+        while True:
+            key = self._ready.get()
+            if key is None:
+                return
+            self._run_work(key)
 
     def _run_work(self, key: Key) -> None:
         while True:
@@ -341,7 +469,8 @@ class Participant:
                 work = queue.popleft()
             try:
                 work()
-            except Exception:
+            except BaseException:
+                # Also `SystemExit`: the other partitions need this thread.
                 _log.exception("a callback for partition %d of %s failed", key[1], key[0])
 
     def _run_acquire(self, session: _Session, grant: Grant) -> None:
@@ -358,10 +487,11 @@ class Participant:
         try:
             if self._acquire is not None:
                 self._acquire(grant)
-        except Exception as error:
-            _log.warning("partition %d of %s is refused: %s", grant.partition, grant.table, error)
+        except BaseException as error:
+            reason = _reason(error)
+            _log.warning("partition %d of %s is refused: %s", grant.partition, grant.table, reason)
             self._forget(session, grant)
-            self._answer(session, {**body, "answer": "refused", "reason": str(error)})
+            self._answer(session, {**body, "answer": "refused", "reason": reason})
             return
         taken = self._answer(session, body)
         if taken:
@@ -400,18 +530,23 @@ class Participant:
     def _answer(self, session: _Session, body: Document, until: Optional[float] = None) -> bool:
         """Sends an answer, again and again until the agent has it or the session has ended.
 
-        Returns whether it was taken.
+        Returns whether it was taken. With a time limit it raises :class:`AgentError`.
         """
-        while not session.over.is_set():
+        while not session.over.is_set() and not session.failed.is_set():
             try:
-                self._answers.call("POST", "/v1/answers", session.name, body)
+                within = None if until is None else until - time.monotonic()
+                self._answers.call("POST", "/v1/answers", session.name, body, within)
                 return True
             except AgentError as error:
                 if error.kind in ("stale", "ended"):
                     # The partition was lost meanwhile: that event comes or has come.
                     _log.debug("an answer was too late: %s", error)
                     return False
-                if error.kind != "unreachable" or (until is not None and time.monotonic() > until):
+                if until is not None and (error.kind != "unreachable" or time.monotonic() > until):
                     raise
+                if error.kind not in ("unreachable", "overloaded"):
+                    # The agent would wait for this answer forever.
+                    self._abandon(session, error)
+                    return False
             session.over.wait(RETRY_SECONDS)
         return False
