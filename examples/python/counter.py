@@ -58,7 +58,7 @@ def fenced(grant: Grant, statement: str = "", values: Tuple[str, ...] = ()) -> N
 def unfenced(grant: Grant) -> None:
     """Acts under the permission alone. `run.py` reads from the journal whether two processes acted as owners.
 
-    The check is made under the lock for writing, so the rows are in the order of the checks, however long a write takes.
+    The check is made under the lock for writing, so the rows are in the order of the checks, for writes of any length.
     """
     with transaction() as database:
         row = (grant.partition, grant.check(), options.listen)
@@ -72,7 +72,10 @@ def partition_of(counter: str) -> int:
 
 
 class Requests(BaseHTTPRequestHandler):
-    """`POST /?counter=votes&user=1&request=7`: 200 once it is counted, 421 if another process owns the counter, 503 without an agent."""
+    """`POST /?counter=votes&user=1&request=7`: 200 once it is counted, 421 if another process owns the counter, and 503
+    if its partition is unknown and the agent does not answer.
+    """
+
 
     def do_POST(self) -> None:
         of = dict(parse_qsl(urlsplit(self.path).query))

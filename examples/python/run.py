@@ -26,7 +26,8 @@ arguments = argparse.ArgumentParser(description=__doc__)
 arguments.add_argument("--archon", default="archon", help="the command line of Archon")
 arguments.add_argument("--coordinators", required=True, help="host:port of one or more coordinators, with commas")
 arguments.add_argument("--requests", type=int, default=600)
-arguments.add_argument("--fault", choices=("kill-service", "kill-agent", "pause-service", "pause-both"), default="kill-service")
+FAULTS = ("kill-service", "kill-agent", "pause-service", "pause-both")
+arguments.add_argument("--fault", choices=FAULTS, default="kill-service")
 options = arguments.parse_args()
 
 

@@ -60,9 +60,9 @@ class Participant:
     ``lost(grant)`` discards what is in memory: another process may own the partition. For one partition they run one
     after the other, on threads of this object; all are optional.
 
-    Heartbeats come from a thread of their own, so a service whose own threads hang keeps its partitions, unless it gives
-    ``is_alive``: that function is called before each heartbeat. While it returns false, raises or does not return, no
-    heartbeat is sent: the permission ends, and others get the partitions.
+    Heartbeats come from a thread of their own, so a service whose own threads hang keeps its partitions, unless it
+    gives ``is_alive``: that function is called before each heartbeat. While it returns false, raises or does not
+    return, no heartbeat is sent: the permission ends, and others get the partitions.
 
     An object is started once, in the process that uses it: after a fork the child owns nothing.
 
