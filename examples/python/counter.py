@@ -76,7 +76,6 @@ class Requests(BaseHTTPRequestHandler):
     if its partition is unknown and the agent does not answer.
     """
 
-
     def do_POST(self) -> None:
         of = dict(parse_qsl(urlsplit(self.path).query))
         try:
