@@ -341,9 +341,14 @@ class ParticipantTest(unittest.TestCase):
             grant = participant.grant(3)
             child = os.fork()
             if child == 0:
-                os._exit(0 if grant.valid_for() == 0.0 and not participant.stop() else 1)
+                try:
+                    participant.drop(grant)
+                except AgentError:
+                    is_idle = grant.valid_for() == 0.0 and participant.owned() == []
+                    os._exit(0 if is_idle and not participant.stop() else 1)
+                os._exit(2)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
-            self.assertEqual(grant.check(), 5)
+            self.assertEqual((grant.check(), self.agent.answered("drop")), (5, []))
 
     def test_malformed_event_begins_a_new_session(self) -> None:
         with self.participant() as participant:

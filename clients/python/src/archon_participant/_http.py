@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import socket
 import threading
 from dataclasses import dataclass
@@ -84,6 +85,8 @@ class Caller:
         self._lock = threading.Lock()
         self._connection: Optional[http.client.HTTPConnection] = None
         self._closed = False
+        #: Process that opened the connection.
+        self._pid: Optional[int] = None
         #: Time limit of a request, in seconds.
         self.timeout = timeout
 
@@ -101,6 +104,8 @@ class Caller:
         """
         headers = {"archon-session": session} if session else {}
         data = None if body is None else json.dumps(body).encode()
+        if self._pid is not None and self._pid != os.getpid():
+            raise AgentError("unreachable", "the connection to the agent belongs to the parent of this process")
         timeout = self.timeout if within is None else max(0.01, min(self.timeout, within))
         if not self._lock.acquire(timeout=timeout):
             raise AgentError("unreachable", f"the agent at {self._agent} does not answer earlier requests")
@@ -110,6 +115,7 @@ class Caller:
                     if self._closed:
                         raise AgentError("unreachable", "the participant has stopped")
                     if self._connection is None:
+                        self._pid = os.getpid()
                         self._connection = connection(self._agent, timeout)
                     # Also for a connection that an earlier request opened.
                     self._connection.timeout = timeout

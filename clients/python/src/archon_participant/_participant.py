@@ -146,8 +146,7 @@ class Participant:
 
         Returns at most a second after that time, also if a callback does not return: its thread ends with the process.
         """
-        if self._pid is not None and self._pid != os.getpid():
-            # A forked child: the connections belong to the parent.
+        if self._is_forked():
             return False
         deadline = time.monotonic() + (self._stop_within if within is None else within)
         # No session begins after this one.
@@ -170,6 +169,10 @@ class Participant:
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         self.stop()
+
+    def _is_forked(self) -> bool:
+        """Returns true in a child of the process that has started: the connections and threads are the parent's."""
+        return self._pid is not None and self._pid != os.getpid()
 
     def _close(self, deadline: float) -> None:
         self._stopping.set()
@@ -207,7 +210,7 @@ class Participant:
         session = self._session
         table = self.table if table is None else table
         grant = None
-        if session is not None:
+        if session is not None and not self._is_forked():
             with self._lock:
                 grant = session.grants.get((table, partition))
         if grant is None or grant._stage != OWNED or grant.valid_for() <= 0.0:
@@ -217,7 +220,7 @@ class Participant:
     def owned(self) -> List[Grant]:
         """Returns all grants that accept new work now."""
         session = self._session
-        if session is None:
+        if session is None or self._is_forked():
             return []
         with self._lock:
             grants = list(session.grants.values())
