@@ -289,7 +289,14 @@ fn pull(limit: u32, partitions: usize) -> u32 {
     twice.clamp(least, PULL_MAX).min(limit)
 }
 
-/// Reads the next page of a partition. A page without entries that promises more would never end, so it is an error.
+/// Returns the error for a page without entries that promises more but comes no further: such a scan would never end.
+fn endless() -> Error {
+    let page = Answer::Page { entries: Vec::new(), more: true, range: KeyRange::ALL };
+    unexpected("a scan", &page)
+}
+
+/// Reads the next page of a partition. If it has no entries but promises more, its range ends where the partition stopped
+/// reading.
 async fn refill(
     client: &Client,
     source: Source,
@@ -300,7 +307,16 @@ async fn refill(
     let op = Op::Scan { keys: source.keys.clone(), order, limit: pull };
     let left = deadline.saturating_duration_since(Instant::now());
     match client.run_in(source.partition, op, left).await? {
-        Answer::Page { entries, more, .. } if !(entries.is_empty() && more) => {
+        Answer::Page { entries, more: true, range } if entries.is_empty() => {
+            let rest = walk::beyond(&source.keys, &range, order).filter(|rest| !rest.is_empty());
+            let keys = rest.ok_or_else(endless)?;
+            let last = match order {
+                ScanOrder::Ascending => Some(keys.begin.clone()),
+                ScanOrder::Descending => keys.end.clone(),
+            };
+            Ok((Source { partition: source.partition, keys, last }, entries, true))
+        }
+        Answer::Page { entries, more, .. } => {
             let last = entries.last().map(|last| last.key.clone()).or(source.last);
             let keys = last.iter().fold(source.keys, |keys, last| keys.following(last, order));
             Ok((Source { partition: source.partition, keys, last }, entries, more))

@@ -458,3 +458,27 @@ async fn endpoint_of_another_cluster_is_not_trusted() {
     client.put("k", "3").await.unwrap();
     assert!(client.table_version() < table.version, "took the table of another cluster");
 }
+
+/// A partition that has passed over many expired rows states how far it came.
+#[tokio::test]
+async fn scan_continues_beyond_expired_rows() {
+    let cluster = FakeCluster::start(3, 9).await;
+    let client = client_of(&cluster).await;
+    let keys: Vec<String> = (0..300).map(|i| format!("user-{i:04}")).collect();
+    for result in join_all(keys.iter().map(|key| client.put(key, key.clone()))).await {
+        result.unwrap();
+    }
+    let lives = |number: usize| number % 100 == 50;
+    let expired = keys.iter().enumerate().filter(|(number, _)| !lives(*number)).map(|(_, key)| key.clone().into());
+    cluster.nodes[0].state.store.lock().unwrap().expired.extend(expired);
+    let pages = [client.scan("").limit(2), client.scan("").limit(2).reverse(), client.scan("user-").limit(100)];
+    let mut found = Vec::new();
+    for page in pages {
+        let page = page.page().await.unwrap();
+        let keys = page.entries.iter().map(|entry| String::from_utf8(entry.key.to_vec()).unwrap());
+        found.push((keys.collect::<Vec<_>>().join(" "), page.more));
+    }
+    let expected =
+        [("user-0050 user-0150", true), ("user-0250 user-0150", true), ("user-0050 user-0150 user-0250", false)];
+    assert_eq!(found, expected.map(|(keys, more)| (keys.to_owned(), more)));
+}

@@ -113,3 +113,21 @@ async fn write_keeps_its_name_until_partition_answers_moved() {
     let store = cluster.nodes[0].state.store.lock().unwrap();
     assert_eq!(store.partitions[&Bytes::from_static(b"z")].index, 1);
 }
+
+/// The partition states how far it came.
+#[tokio::test]
+async fn scan_of_range_continues_beyond_expired_rows() {
+    let (cluster, client) = two_partitions().await;
+    cluster.push(&cluster.ranges(9, true));
+    wait_for_state("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
+    for number in 0..40 {
+        client.put(format!("{number:02}"), "value").await.unwrap();
+    }
+    let expired = (0..40).filter(|number| *number != 20).map(|number| format!("{number:02}").into());
+    cluster.nodes[0].state.store.lock().unwrap().expired.extend(expired);
+    for page in [client.scan("").limit(2), client.scan("").limit(2).reverse()] {
+        let page = page.page().await.unwrap();
+        assert_eq!(page.entries.iter().map(|entry| &entry.key[..]).collect::<Vec<_>>(), [b"20"]);
+        assert!(!page.more);
+    }
+}

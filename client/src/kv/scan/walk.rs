@@ -1,6 +1,6 @@
 //! Scans of tables by ranges: partitions are read in turn, in the order of the scan.
 
-use super::{Asked, Entry, PAGE_BYTES_MAX, Page};
+use super::{Asked, Entry, PAGE_BYTES_MAX, Page, endless};
 use crate::error::Error;
 use crate::kv::{Client, unexpected};
 use archon_types::{Answer, KeyRange, Millis, Op, ScanOrder};
@@ -24,7 +24,7 @@ pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
         let op = Op::Scan { keys: keys.clone(), order, limit: wanted };
         let left = deadline.saturating_duration_since(Instant::now());
         let (found, more, range) = match client.run_in(partition, op, left).await? {
-            Answer::Page { entries, more, range } if !(entries.is_empty() && more) => (entries, more, range),
+            Answer::Page { entries, more, range } => (entries, more, range),
             other => return Err(unexpected("a scan", &other)),
         };
         let Some(rest) = beyond(&keys, &range, order) else {
@@ -35,6 +35,8 @@ pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
         };
         keys = match found.last().filter(|_| more) {
             Some(last) => keys.following(&last.key, order),
+            // Without entries, the range ends where the partition stopped reading.
+            None if more && rest.is_empty() => return Err(endless()),
             None => rest,
         };
         bytes += found.iter().map(|entry| entry.key.len() + entry.value.len()).sum::<usize>();
@@ -49,7 +51,7 @@ pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
 
 /// Returns the rest of the keys after a partition's part; `None` if it does not have the first ones, so that another
 /// partition must be read.
-fn beyond(keys: &KeyRange, range: &KeyRange, order: ScanOrder) -> Option<KeyRange> {
+pub(super) fn beyond(keys: &KeyRange, range: &KeyRange, order: ScanOrder) -> Option<KeyRange> {
     match order {
         ScanOrder::Ascending => {
             let begins = range.begin <= keys.begin && range.end.as_ref().is_none_or(|end| *end > keys.begin);

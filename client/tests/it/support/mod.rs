@@ -15,7 +15,7 @@ use archon_types::{
     Revision, ScanOrder, Stored, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,6 +46,9 @@ pub(crate) enum Behaviour {
     Forgotten(Millis),
 }
 
+/// Expired rows after which a scan without entries ends.
+const PASSED_MAX: usize = 2;
+
 /// State shared by all nodes of a fake cluster, as if it were replicated.
 #[derive(Default)]
 pub(crate) struct Store {
@@ -53,6 +56,8 @@ pub(crate) struct Store {
     pub(crate) partitions: HashMap<Bytes, PartitionId>,
     pub(crate) answers: HashMap<(PartitionId, ClientId, u64), Answer>,
     pub(crate) ids: Vec<OpId>,
+    /// Keys of rows that have expired: scans pass over a few of them, and end then.
+    pub(crate) expired: BTreeSet<Bytes>,
     revision: u64,
 }
 
@@ -112,10 +117,19 @@ impl Store {
                 if *order == ScanOrder::Descending {
                     rows.reverse();
                 }
+                rows.retain(|(key, _)| self.partitions.get(*key) == Some(&partition) && keys.contains(key));
+                let passed = rows.iter().take_while(|(key, _)| self.expired.contains(*key)).count();
+                if passed > PASSED_MAX && passed < rows.len() {
+                    let last = rows[PASSED_MAX].0;
+                    let range = match order {
+                        ScanOrder::Ascending => KeyRange::ALL.before([last, &[0][..]].concat().into()),
+                        ScanOrder::Descending => KeyRange { begin: last.clone(), end: None },
+                    };
+                    return Answer::Page { entries: Vec::new(), more: true, range };
+                }
                 let found: Vec<Entry> = rows
                     .into_iter()
-                    .filter(|(key, _)| self.partitions.get(*key) == Some(&partition))
-                    .filter(|(key, _)| keys.contains(key))
+                    .filter(|(key, _)| !self.expired.contains(*key))
                     .take(*limit as usize + 1)
                     .map(|(key, (value, revision))| Entry {
                         key: key.clone(),

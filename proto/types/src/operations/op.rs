@@ -226,9 +226,10 @@ pub enum Answer {
     Page {
         /// Entries found, in order.
         entries: Vec<Entry>,
-        /// True if more entries may follow the last one.
+        /// True if more entries may follow the last one. Without entries, the scan goes on beyond `range`.
         more: bool,
-        /// Key range of the partition, as the answering copy knows it; requested keys beyond it are elsewhere.
+        /// Key range of the partition, as the answering copy knows it; requested keys beyond it are elsewhere. If a scan
+        /// met so many expired values that it stopped before any entry, the part of it that was read.
         range: KeyRange,
     },
 }
