@@ -1,8 +1,10 @@
 //! Index of values that expire soon, by which a leader removes them.
 //!
 //! It is a hint: a leader looks at each row again before it removes it. It is bounded, and complete below a *horizon*: values
-//! that did not fit expire at the horizon or later. Once the log time reaches the horizon, the rows are read again. A new
-//! leader reads them once, if the partition ever had a value with an expiry.
+//! that did not fit expire at the horizon or later. Once the log time reaches the horizon, the rows are read again, in a pass
+//! that takes every row that is due by then. A pass is followed by a pause in proportion to its pages, so that a partition
+//! with many values that expire is not read all the time. A new leader reads the rows once, if the partition ever had a
+//! value with an expiry.
 
 use super::row::{self, EXPIRING_KEY, expiry_of};
 use super::view::{View, ViewError};
@@ -14,8 +16,14 @@ use std::ops::Bound;
 
 /// Most keys in the index of a partition.
 const KEYS_MAX: usize = 4_096;
-/// Most bytes of keys in the index of a partition.
-const KEY_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes of the index of a partition.
+const BYTES_MAX: usize = 640 * 1024;
+/// Bytes of memory that a key takes besides its own, in the set and on the heap.
+const KEY_OVERHEAD_BYTES: usize = 96;
+/// Least pause after a pass over the rows, in milliseconds.
+const PAUSE_MS_MIN: u64 = 1_000;
+/// Pause after a pass for each of its pages, in milliseconds. A page takes less than a tenth of that.
+const PAUSE_MS_PER_PAGE: u64 = 5;
 /// Time that never comes.
 const NEVER: Millis = Millis::new(u64::MAX);
 
@@ -40,6 +48,10 @@ pub struct ExpiryIndex {
     /// Values that are not in `soonest`, of rows that were read, expire at this time or later.
     horizon: Millis,
     reading: Reading,
+    /// Pages of the present or last pass.
+    pages: u64,
+    /// End of the last pass.
+    ended: Millis,
     /// The keys that are read.
     keys: KeyRange,
     keys_max: usize,
@@ -59,6 +71,8 @@ impl ExpiryIndex {
             bytes: 0,
             horizon: NEVER,
             reading: Reading::Unread,
+            pages: 0,
+            ended: Millis::ZERO,
             keys: KeyRange::ALL,
             keys_max,
         }
@@ -66,25 +80,33 @@ impl ExpiryIndex {
 
     /// Notes a value that is written, by the key of its row.
     pub fn note(&mut self, key: &[u8], expires: Millis) {
-        if expires >= self.horizon {
-            return;
+        if expires < self.horizon {
+            self.insert(key, expires);
         }
-        let key = Bytes::copy_from_slice(key);
-        let size = key.len();
-        if self.soonest.insert((expires, key)) {
-            self.bytes += size;
+    }
+
+    fn insert(&mut self, key: &[u8], expires: Millis) {
+        if self.soonest.insert((expires, Bytes::copy_from_slice(key))) {
+            self.bytes += key.len() + KEY_OVERHEAD_BYTES;
         }
-        while self.soonest.len() > self.keys_max || self.bytes > KEY_BYTES_MAX {
+        while self.soonest.len() > self.keys_max || self.bytes > BYTES_MAX {
             let Some((latest, key)) = self.soonest.pop_last() else { return };
-            self.bytes -= key.len();
-            self.horizon = latest;
+            self.bytes -= key.len() + KEY_OVERHEAD_BYTES;
+            self.horizon = self.horizon.min(latest);
         }
     }
 
     /// Returns whether there is anything to do at log time `at`, in a partition with these keys.
     pub fn has_work(&self, at: Millis, keys: &KeyRange) -> bool {
         let due = self.soonest.first().is_some_and(|(expires, _)| *expires <= at);
-        due || self.reading != Reading::Done || self.horizon <= at || self.keys != *keys
+        due || self.reading != Reading::Done || self.is_pass_due(at) || self.keys != *keys
+    }
+
+    /// Returns whether a pass over the rows begins at log time `at`, after the last one.
+    fn is_pass_due(&self, at: Millis) -> bool {
+        let pause = PAUSE_MS_MIN.max(self.pages.saturating_mul(PAUSE_MS_PER_PAGE));
+        // A clock that went back does not prolong the pause.
+        self.horizon <= at && (at < self.ended || self.ended.plus(pause) <= at)
     }
 
     /// Returns the keys of at most `rows_max` rows that expired by log time `at`, soonest first.
@@ -96,7 +118,7 @@ impl ExpiryIndex {
     pub fn forget(&mut self, count: usize) {
         for _ in 0..count {
             let Some((_, key)) = self.soonest.pop_first() else { return };
-            self.bytes -= key.len();
+            self.bytes -= key.len() + KEY_OVERHEAD_BYTES;
         }
     }
 
@@ -107,12 +129,12 @@ impl ExpiryIndex {
     pub fn read(&mut self, view: &dyn View, at: Millis, keys: &KeyRange, limit: PageLimit) -> Result<bool, ViewError> {
         if self.keys != *keys {
             // Other rows belong to the partition since.
-            (self.keys, self.reading) = (keys.clone(), Reading::Unread);
+            (self.keys, self.reading, self.pages) = (keys.clone(), Reading::Unread, 0);
         } else if self.reading == Reading::Done {
-            if self.horizon > at {
+            if !self.is_pass_due(at) {
                 return Ok(false);
             }
-            (self.horizon, self.reading) = (NEVER, Reading::Unread);
+            (self.horizon, self.reading, self.pages) = (NEVER, Reading::Unread, 0);
         }
         let (begin, end) = row::value_bounds(keys);
         let from = match &self.reading {
@@ -125,14 +147,21 @@ impl ExpiryIndex {
         };
         let page = view.page(from, &end, ScanOrder::Ascending, limit)?;
         for row in &page.rows {
-            if let Some(expires) = expiry_of(&row.value) {
-                self.note(&row.key, expires);
+            match expiry_of(&row.value) {
+                // It is removed before the next page is read, so it needs room for that long only.
+                Some(expires) if expires <= at => self.insert(&row.key, expires),
+                Some(expires) => self.note(&row.key, expires),
+                None => {}
             }
         }
+        self.pages += 1;
         self.reading = match page.rows.last().filter(|_| page.more) {
             Some(last) => Reading::Upto(Bytes::copy_from_slice(&last.key)),
             None => Reading::Done,
         };
+        if self.reading == Reading::Done {
+            self.ended = at;
+        }
         Ok(true)
     }
 }
@@ -194,9 +223,47 @@ mod tests {
         let mut index = ExpiryIndex::bounded(usize::MAX);
         for number in 0..200_u64 {
             index.note(&[vec![0; 4_096], number.to_be_bytes().to_vec()].concat(), Millis::new(number));
-            assert!(index.bytes <= KEY_BYTES_MAX);
+            assert!(index.bytes <= BYTES_MAX);
         }
         assert_eq!(index.horizon, Millis::new(index.soonest.len() as u64));
+    }
+
+    /// Reads all rows, and counts the due ones.
+    fn pass(rows: &Rows, index: &mut ExpiryIndex, at: u64) -> (usize, usize) {
+        let (mut pages, mut found) = (0, 0);
+        while index.read(rows, Millis::new(at), &KeyRange::ALL, LIMIT).unwrap() {
+            pages += 1;
+            let due = index.due(Millis::new(at), usize::MAX).count();
+            index.forget(due);
+            found += due;
+        }
+        (pages, found)
+    }
+
+    #[test]
+    fn pass_finds_every_row_that_is_due() {
+        let mut rows = marked();
+        (0..90).for_each(|key| apply(&mut rows, set(key, Some(100 - u64::from(key)))));
+        (90..99).for_each(|key| apply(&mut rows, set(key, Some(5))));
+        let mut index = ExpiryIndex::bounded(4);
+        assert_eq!(pass(&rows, &mut index, 200), (33, 99));
+    }
+
+    /// The pause of a pass with many pages is longer.
+    #[test]
+    fn passes_over_rows_are_paced() {
+        let mut rows = marked();
+        (0..90).for_each(|key| apply(&mut rows, set(key, Some(50_000 + u64::from(key)))));
+        let mut index = ExpiryIndex::bounded(4);
+        index.pages = 7;
+        assert_eq!(pass(&rows, &mut index, 10), (30, 0));
+        assert_eq!(index.horizon, Millis::new(50_004));
+        index.horizon = Millis::new(20);
+        assert!(!index.has_work(Millis::new(1_009), &KeyRange::ALL), "it was read just now");
+        assert!(index.has_work(Millis::new(1_010), &KeyRange::ALL));
+        index.pages = 400;
+        assert!(!index.has_work(Millis::new(2_009), &KeyRange::ALL));
+        assert!(index.has_work(Millis::new(2_010), &KeyRange::ALL));
     }
 
     proptest! {
@@ -218,7 +285,7 @@ mod tests {
                     expires.iter().for_each(|after| index.note(&change.key, Millis::new(at + after)));
                     apply(&mut rows, change);
                 }
-                at += u64::from(turn % 3 == 0);
+                at += 20 * u64::from(turn % 3 == 0);
                 let now = Millis::new(at);
                 index.read(&rows, now, &KeyRange::ALL, LIMIT).unwrap();
                 let due: Vec<Bytes> = index.due(now, 2).cloned().collect();
