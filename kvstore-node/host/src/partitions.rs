@@ -248,9 +248,6 @@ impl<S: Shell> Partitions<S> {
             self.turn.unpark(local);
             held += local.waiting.held();
         }
-        if !refused {
-            self.expire();
-        }
         self.release_unreadable();
         self.look_for_splits();
         held

@@ -412,7 +412,18 @@ pub(crate) fn position(seq: u64) -> Position {
 
 pub(crate) fn request(op: Op, reply: &'static str) -> Request<&'static str> {
     let (origin, known) = (Origin::RoutingClient, Version::ZERO);
-    Request { partition: PARTITION, origin, client: 1, op, id: None, known, parked_at: None, confirmed: None, reply }
+    Request {
+        partition: PARTITION,
+        origin,
+        client: 1,
+        op,
+        id: None,
+        known,
+        parked_at: None,
+        confirmed: None,
+        awaited_entry: false,
+        reply,
+    }
 }
 
 pub(crate) fn put(key: &'static str) -> Op {

@@ -142,6 +142,12 @@ impl<S: Shell> Turn<S> {
         while let Some(answer) = local.waiting.committed(upto) {
             self.answer_write(local, answer);
         }
+        self.look_up_again(local, upto);
+    }
+
+    /// Retries reads in the next turn that waited for a position up to `upto`.
+    fn look_up_again(&mut self, local: &mut LocalCopy<S>, upto: Seq) {
+        self.unparked.extend(std::iter::from_fn(|| local.waiting.look_up_again(upto)));
     }
 
     /// Sends the answer to a committed operation, or holds it while no lease covers it. If followers hold the write as
@@ -251,6 +257,8 @@ impl<S: Shell> Turn<S> {
         // The copy serves no reads here from now on, while writes to the engine continue.
         self.shell.forget_rows(&mut local.own);
         self.shell.observe(local.at(), Observed::Unheld(local.waiting.held()));
+        // The next leader may answer them.
+        self.look_up_again(local, Seq::new(u64::MAX));
         let ended = local.waiting.rest();
         self.notify_ended(local, ended, Cause::LeaseLost);
     }

@@ -295,6 +295,7 @@ impl KvService {
             known: archon_types::Version::ZERO,
             parked_at: None,
             confirmed: None,
+            awaited_entry: false,
             reply: ReplyTo::Call { sender, asked, permit },
         };
         match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {

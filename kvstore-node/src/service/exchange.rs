@@ -215,6 +215,7 @@ impl KvService {
                         known,
                         parked_at: None,
                         confirmed: None,
+                        awaited_entry: false,
                         reply,
                     });
                 }

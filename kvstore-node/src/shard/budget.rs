@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// Time for which a turn evaluates operations. The rest continues in the next one: in between connections are served,
 /// gathered writes go to the log, and peers are answered.
 const TURN: Duration = Duration::from_millis(4);
+/// Time of a tick for values that have expired, besides what operations leave of the turn: under load they are removed
+/// too, and ticks are 20 ms apart.
+const EXPIRY: Duration = Duration::from_millis(1);
 /// Time for operations of one client while others wait.
 const SLICE: Duration = Duration::from_micros(500);
 /// Operations on single keys between two clock readings; after a scan the clock is read at once.
@@ -25,6 +28,11 @@ impl Budget {
     /// Returns the budget of a turn that begins `now`.
     pub(super) const fn begin(now: Instant) -> Self {
         Self { looked: now, unseen: 0, turn: TURN, slice: SLICE }
+    }
+
+    /// Returns the least budget of a tick for values that have expired.
+    pub(super) const fn of_expiry(now: Instant) -> Self {
+        Self { turn: EXPIRY, ..Self::begin(now) }
     }
 
     /// Records an evaluated operation, a scan or one on a single key. Reads the clock if it is due.

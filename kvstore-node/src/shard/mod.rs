@@ -141,7 +141,7 @@ impl Shard {
             self.read_clients(&mut budget);
             if next_tick.deadline() <= Instant::now() {
                 next_tick.as_mut().reset(Instant::now() + TICK);
-                self.tick();
+                self.tick(&mut budget);
             }
             self.settle();
             let now = std::time::Instant::now();
@@ -292,7 +292,7 @@ impl Shard {
         }
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, budget: &mut Budget) {
         let shell = self.partitions.shell_mut();
         shell.journal.retry();
         shell.look_at_journal();
@@ -309,6 +309,15 @@ impl Shard {
         let held = self.partitions.tick(disk_full || log_refused, FORGETTINGS_MAX);
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");
+        }
+        if !disk_full && !log_refused {
+            let mut own = Budget::of_expiry(std::time::Instant::now());
+            self.partitions.expire(|| {
+                let now = std::time::Instant::now();
+                own.spend(true, || now);
+                budget.spend(true, || now);
+                !own.is_spent() || !budget.is_spent()
+            });
         }
         self.look_at_snapshots();
     }

@@ -74,6 +74,7 @@ const fn word(waited_for: WaitsFor) -> &'static str {
         WaitsFor::Clients => "clients",
         WaitsFor::Room => "room",
         WaitsFor::Confirmation => "confirmation",
+        WaitsFor::Commit => "commit",
     }
 }
 

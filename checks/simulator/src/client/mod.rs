@@ -150,6 +150,7 @@ impl World {
             known: Version::ZERO,
             parked_at: None,
             confirmed: None,
+            awaited_entry: false,
             reply,
         };
         let token = call.timer;

@@ -79,6 +79,7 @@ impl World {
         self.keep_knocking(host);
         self.drive(host, |partitions| {
             let _ = partitions.tick(false, FORGETTINGS_MAX);
+            partitions.expire(|| true);
             (0..partitions.clients_to_read()).for_each(|_| partitions.read_clients());
         });
         self.keep_pulling(host);

@@ -2,6 +2,7 @@
 
 use crate::copies::local_copy::{LocalCopy, Outcome};
 use crate::mutant::Mutant;
+use crate::operations::request::{Reply as _, Request, WaitsFor};
 use crate::partitions::Partitions;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
@@ -9,6 +10,7 @@ use archon_kv::engine::PageLimit;
 use archon_kv::{
     Effect, Evaluation, PartitionView, Reader, Request as Asked, RowChange, View, ViewError, evaluate, row,
 };
+use archon_replica::ReplicaStatus;
 use archon_types::limits::PAGE_BYTES_MAX;
 use archon_types::{Answer, KeyRange, Millis, Op, PlacementId, Revision};
 use std::ops::Bound;
@@ -17,8 +19,21 @@ use std::ops::Bound;
 const REMOVED_ROWS_MAX: usize = 128;
 /// Most rows that a leader reads at once to find those that expire.
 const READ_ROWS_MAX: usize = 256;
-/// Most entries and pages of a turn, for all partitions together.
-const EXPIRIES_MAX: usize = 4;
+/// Most entries and pages of a tick for one partition: the log of a partition has room for writes of clients besides.
+const STEPS_MAX: usize = 8;
+/// Most entries and pages of a tick, for all partitions together.
+const ALL_STEPS_MAX: usize = 32;
+/// Rows that are looked at between two looks at the time.
+const ROWS_PER_LOOK: usize = 16;
+
+/// Result of looking up a read.
+#[derive(Debug)]
+pub(crate) enum LookUp {
+    /// The answer.
+    Found(Outcome),
+    /// A value is due at this time by the leader's clock, but not by an entry that this leadership has committed.
+    Due(Millis),
+}
 
 impl<S: Shell> Turn<S> {
     /// Returns the time that reads of this leader compare with: its clock, but never less than the log time.
@@ -36,24 +51,41 @@ impl<S: Shell> Turn<S> {
         Ok(time.map(|time| row::decode_millis(&time)).transpose()?.unwrap_or(Millis::ZERO))
     }
 
-    /// Evaluates a read of committed rows. Returns `None` if that needs an entry first: a value is due by this leader's
-    /// clock, but not by an entry that it committed, so a later leader might show it again (PROTOCOL rule 84).
-    pub(crate) fn look_up(&self, local: &mut LocalCopy<S>, op: &Op) -> Result<Option<Outcome>, ViewError> {
+    /// Evaluates a read of committed rows. It needs an entry first if a value is due by this leader's clock, but not by an
+    /// entry that it committed: a later leader might show it again (PROTOCOL rule 84).
+    pub(crate) fn look_up(&self, local: &mut LocalCopy<S>, op: &Op) -> Result<LookUp, ViewError> {
+        let at = self.read_time(local);
+        let (expired, answer) = if let Op::Get { key } = op {
+            let stored = self.value(local, key)?;
+            let expired = stored.as_ref().and_then(|stored| stored.expires).filter(|expires| *expires <= at);
+            (expired, Ok(Answer::Value(stored.filter(|_| expired.is_none()))))
+        } else {
+            let found = self.evaluated(local, op, Reader::Committed, at)?;
+            (found.expired, found.answer)
+        };
         let unlogged = self.broken.breaks(Mutant::ExpiryUnlogged); // rule 84
-        if let Op::Get { key } = op {
-            let Some(stored) = self.value(local, key)? else { return Ok(Some(Ok(Answer::Value(None)))) };
-            let Some(expires) = stored.expires.filter(|expires| *expires <= self.read_time(local)) else {
-                return Ok(Some(Ok(Answer::Value(Some(stored)))));
-            };
-            let is_decided = unlogged || expires <= local.waiting.decided();
-            return Ok(is_decided.then_some(Ok(Answer::Value(None))));
+        let due = expired.filter(|expires| *expires > local.waiting.decided() && !unlogged);
+        Ok(due.map_or(LookUp::Found(answer), LookUp::Due))
+    }
+
+    /// Continues a read that needs an entry whose log time has reached `due`. If such an entry is on its way, the read waits
+    /// for it and looks again, once: otherwise each of many reads of one key would add an entry.
+    pub(crate) fn read_due(&mut self, local: &mut LocalCopy<S>, mut request: Request<S::Reply>, due: Millis) {
+        if !request.awaited_entry
+            && let Some(seq) = local.waiting.covers(due)
+        {
+            request.awaited_entry = true;
+            request.reply.waits(WaitsFor::Commit);
+            return local.waiting.look_up_after(seq, request);
         }
-        let found = self.evaluated(local, op, Reader::Committed, self.read_time(local))?;
-        if found.effect.is_none() || unlogged {
-            return Ok(Some(found.answer));
+        if local.replica.status() == ReplicaStatus::HandingOver {
+            // It proposes nothing any longer; the next leader answers, or this one if it keeps the leadership.
+            let parked = self.park_for(local, request, self.park_limits.settle_ms, WaitsFor::Leadership);
+            let Some(request) = parked else { return };
+            return self.write(local, request);
         }
-        let decided = self.evaluated(local, op, Reader::Committed, local.waiting.decided())?;
-        Ok((decided.answer == found.answer).then_some(found.answer))
+        // A read has no name: nothing of it is recorded.
+        self.write(local, Request { id: None, ..request });
     }
 
     /// Returns the rows over which a read is evaluated that gets an entry: the newest ones, as it comes after them.
@@ -83,7 +115,7 @@ impl<S: Shell> Turn<S> {
         let asked = Asked { op: within.as_ref().unwrap_or(op), id: None };
         let found = evaluate(asked, &view, at, Revision::ZERO, self.shell.dedup())?;
         let answer = found.answer.map(|answer| match answer {
-            Answer::Page { entries, more, .. } => Answer::Page { entries, more, range },
+            Answer::Page { entries, more, range: read } => Answer::Page { entries, more, range: range.and(&read) },
             other => other,
         });
         Ok(Evaluation { answer, ..found })
@@ -99,8 +131,8 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Removes rows of a partition that have expired, in one entry, or reads a page of rows to find them. Returns whether
-    /// there was anything to do.
-    fn expire(&mut self, local: &mut LocalCopy<S>) -> bool {
+    /// there was anything to do. `has_time` is asked between some rows.
+    fn expire(&mut self, local: &mut LocalCopy<S>, has_time: &mut dyn FnMut() -> bool) -> bool {
         let at = self.shell.wall().max(local.log_time.last());
         let Some(keys) = local.range() else { return false };
         if !local.expiry.has_work(at, keys)
@@ -112,7 +144,7 @@ impl<S: Shell> Turn<S> {
         if self.room(local).is_err() || !self.leadership(local).holds() {
             return false;
         }
-        match self.expire_rows(local, at) {
+        match self.expire_rows(local, at, has_time) {
             Ok(worked) => worked,
             Err(error) => {
                 self.unusable(local, &error);
@@ -121,13 +153,19 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    fn expire_rows(&mut self, local: &mut LocalCopy<S>, at: Millis) -> Result<bool, ViewError> {
+    fn expire_rows(
+        &mut self,
+        local: &mut LocalCopy<S>,
+        at: Millis,
+        has_time: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, ViewError> {
         let Some(keys) = local.range().cloned() else { return Ok(false) };
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
         let limit = self.shell.page_limit();
         let (mut changes, mut bytes, mut count) = (Vec::new(), 0, 0);
         for key in local.expiry.due(at, REMOVED_ROWS_MAX) {
-            if changes.len() >= REMOVED_ROWS_MAX || limit.is_full(changes.len(), bytes, key.len()) {
+            let is_late = count > 0 && count % ROWS_PER_LOOK == 0 && !has_time();
+            if is_late || limit.is_full(changes.len(), bytes, key.len()) {
                 break;
             }
             count += 1;
@@ -157,18 +195,22 @@ impl<S: Shell> Turn<S> {
 }
 
 impl<S: Shell> Partitions<S> {
-    /// Removes expired rows of the partitions that this node leads, in turn.
-    pub(crate) fn expire(&mut self) {
+    /// Removes expired rows of the partitions that this node leads, in turn, several entries of each while `has_time`
+    /// returns true. At least one step is taken, so that busy clients do not keep rows for ever. Call it every tick.
+    pub fn expire(&mut self, mut has_time: impl FnMut() -> bool) {
         let last = self.expired_last;
-        let mut left = EXPIRIES_MAX;
+        let mut left = ALL_STEPS_MAX;
         let after = (Bound::Excluded(last), Bound::Unbounded);
         let before = (Bound::Unbounded, Bound::Included(last));
         for placements in [after, before] {
             for (placement, local) in self.copies.range_mut::<PlacementId, _>(placements) {
-                if local.serving && !local.set_aside && self.turn.expire(local) {
+                for _ in 0..STEPS_MAX {
+                    if !local.serving || local.set_aside || !self.turn.expire(local, &mut has_time) {
+                        break;
+                    }
                     self.expired_last = *placement;
                     left -= 1;
-                    if left == 0 {
+                    if left == 0 || !has_time() {
                         return;
                     }
                 }

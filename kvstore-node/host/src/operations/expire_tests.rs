@@ -1,7 +1,9 @@
 use super::*;
 use crate::mutant::Broken;
+use crate::test_shell::OTHER;
 use crate::test_shell::{OWN, PARTITION, TestShell, get, put, request, row, serving, settle};
-use archon_types::{Expiry, ScanOrder};
+use archon_replica::Input;
+use archon_types::{Epoch, Expiry, ScanOrder};
 use bytes::Bytes;
 
 const KEY: &str = "key";
@@ -29,6 +31,12 @@ fn ask(node: &mut Partitions<TestShell>, op: Op, reply: &'static str) -> Option<
     node.operate(request(op, reply));
     settle(node);
     answer(node, reply)
+}
+
+/// Removes expired rows, within the time of a turn or in one step.
+fn expire(node: &mut Partitions<TestShell>, has_time: bool) {
+    node.expire(|| has_time);
+    settle(node);
 }
 
 fn answer(node: &Partitions<TestShell>, reply: &str) -> Option<Outcome> {
@@ -80,9 +88,10 @@ fn read_compares_with_log_time_when_clock_is_behind(mutant: Option<Mutant>) -> b
 fn read_with_entry_sees_writes_before_it(mutant: Option<Mutant>) -> bool {
     let mut node = leader(mutant);
     ask(&mut node, expiring(KEY, 10), "put");
-    clock(&mut node, 2_000);
+    clock(&mut node, 1_005);
     node.operate(request(put(KEY), "again"));
     node.settle();
+    clock(&mut node, 2_000);
     node.operate(request(get(KEY), "get"));
     node.settle();
     assert_eq!(answer(&node, "get"), None, "neither is committed");
@@ -95,8 +104,7 @@ fn row_written_again_is_not_removed(mutant: Option<Mutant>) -> bool {
     ask(&mut node, expiring(KEY, 10), "put");
     ask(&mut node, put(KEY), "again");
     clock(&mut node, 2_000);
-    node.tick(false, 0);
-    settle(&mut node);
+    expire(&mut node, true);
     found(&mut node).as_deref() == Some(b"value")
 }
 
@@ -149,16 +157,14 @@ fn turn_removes_bounded_number_of_expired_rows() {
     clock(&mut node, 2_000);
     let left = |node: &Partitions<TestShell>| keys.iter().filter(|key| has_row(node, key)).count();
     let mut counts = vec![left(&node)];
-    for _ in 0..4 {
-        node.tick(false, 0);
-        settle(&mut node);
+    for has_time in [false, false, true] {
+        expire(&mut node, has_time);
         counts.push(left(&node));
     }
-    assert_eq!(counts, [300, 172, 44, 0, 0]);
+    assert_eq!(counts, [300, 300 - ROWS_PER_LOOK, 300 - 2 * ROWS_PER_LOOK, 0]);
     assert!(has_row(&node, "later"));
     let before = position(&node);
-    node.tick(false, 0);
-    settle(&mut node);
+    expire(&mut node, true);
     assert_eq!(position(&node), before, "nothing is due");
 }
 
@@ -169,10 +175,7 @@ fn new_leader_removes_rows_that_expired_before() {
     ask(&mut node, expiring(KEY, 10), "put");
     node.copies.get_mut(&OWN).expect("a copy").expiry = archon_kv::ExpiryIndex::default();
     clock(&mut node, 2_000);
-    for _ in 0..2 {
-        node.tick(false, 0);
-        settle(&mut node);
-    }
+    expire(&mut node, true);
     assert!(!has_row(&node, KEY));
 }
 
@@ -187,4 +190,123 @@ fn stale_read_hides_value_that_is_due() {
     ask(&mut node, scan(), "scan");
     clock(&mut node, 1_000);
     assert!(stale(&mut node).is_none(), "by the log time");
+}
+
+/// More values than one step removes, and than the index holds.
+#[test]
+fn removal_keeps_up_while_there_is_time() {
+    let mut node = leader(None);
+    for number in 0..5_000 {
+        ask(&mut node, expiring(format!("{number:04}").leak(), 10), "put");
+    }
+    clock(&mut node, 2_000);
+    let mut left = ALL_STEPS_MAX;
+    while left > 0 && has_row(&node, "4999") | has_row(&node, "0000") {
+        expire(&mut node, true);
+        left -= 1;
+        clock(&mut node, 2_000 + 20 * (ALL_STEPS_MAX - left) as u64);
+    }
+    let rows = (0..5_000).filter(|number| has_row(&node, &format!("{number:04}"))).count();
+    assert_eq!(rows, 0, "after {} ticks", ALL_STEPS_MAX - left);
+}
+
+#[test]
+fn many_reads_of_due_value_take_one_entry() {
+    for read in [get(KEY), scan()] {
+        let mut node = leader(None);
+        ask(&mut node, expiring(KEY, 10), "put");
+        clock(&mut node, 2_000);
+        let before = position(&node);
+        for reply in ["1", "2", "3", "4", "5"] {
+            node.operate(request(read.clone(), reply));
+            node.settle();
+            assert_eq!(answer(&node, reply), None, "the entry is not on the disk yet");
+        }
+        settle(&mut node);
+        for reply in ["1", "2", "3", "4", "5"] {
+            let found = answer(&node, reply);
+            let is_absent = match &found {
+                Some(Ok(Answer::Page { entries, .. })) => entries.is_empty(),
+                found => *found == Some(Ok(Answer::Value(None))),
+            };
+            assert!(is_absent, "{reply}: {found:?}");
+        }
+        assert_eq!(position(&node), before + 1, "{read:?}");
+    }
+}
+
+/// It proposes no entries then, but answers other reads.
+#[test]
+fn read_of_due_value_waits_while_leader_hands_over() {
+    let mut node = leader(None);
+    ask(&mut node, expiring(KEY, 10), "put");
+    clock(&mut node, 1_005);
+    node.operate(request(put("other"), "other"));
+    node.settle();
+    let epoch = Epoch::new(1);
+    node.step(OWN, Input::HandOver { epoch, to: OTHER });
+    node.settle();
+    assert_eq!(node.copies()[&OWN].replica.status(), ReplicaStatus::HandingOver);
+    clock(&mut node, 1_100);
+    node.operate(request(get(KEY), "get"));
+    node.settle();
+    assert_eq!((answer(&node, "get"), node.shell().refusals.len()), (None, 0), "{:?}", node.shell().refusals);
+    node.step(OWN, Input::KeepLeading { epoch });
+    node.tick(false, 0);
+    settle(&mut node);
+    assert_eq!(answer(&node, "get"), Some(Ok(Answer::Value(None))));
+}
+
+/// The read changed nothing, so it may be retried at the next leader.
+#[test]
+fn reads_that_await_entry_are_retried_after_leadership() {
+    let mut node = leader(None);
+    ask(&mut node, expiring(KEY, 10), "put");
+    clock(&mut node, 2_000);
+    for reply in ["first", "second"] {
+        node.operate(request(get(KEY), reply));
+        node.settle();
+    }
+    let local = node.copies.get_mut(&OWN).expect("a copy");
+    node.turn.rest(local);
+    let retried: Vec<_> = std::iter::from_fn(|| node.pop_unparked()).map(|request| request.reply).collect();
+    assert_eq!(retried, ["second"]);
+    assert_eq!(node.shell().refusals.iter().map(|(reply, _)| *reply).collect::<Vec<_>>(), ["first"]);
+}
+
+#[test]
+fn scan_over_decided_rows_is_evaluated_once() {
+    let mut node = leader(None);
+    ask(&mut node, expiring(KEY, 10), "put");
+    clock(&mut node, 2_000);
+    ask(&mut node, scan(), "first");
+    assert!(has_row(&node, KEY));
+    node.shell_mut().look_ms = 1;
+    node.operate(request(scan(), "second"));
+    let looks = node.shell().now.get().since(Millis::new(2_000));
+    assert!(answer(&node, "second").is_some());
+    assert_eq!(looks, 1);
+}
+
+#[test]
+fn scan_of_expired_rows_states_how_far_it_came() {
+    let mut node = leader(None);
+    for number in 0..2_500 {
+        ask(&mut node, expiring(format!("{number:04}").leak(), 10), "put");
+    }
+    ask(&mut node, put("z"), "put");
+    clock(&mut node, 2_000);
+    let page = |node: &mut Partitions<TestShell>, keys| {
+        let scan = Op::Scan { keys, order: ScanOrder::Ascending, limit: 10 };
+        match ask(node, scan, "scan") {
+            Some(Ok(Answer::Page { entries, more, range })) => (entries.len(), more, range),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (entries, more, range) = page(&mut node, KeyRange::ALL);
+    let end = range.end.clone().expect("it stopped");
+    assert!(entries == 0 && more && range.begin.is_empty(), "{entries} {more} {range:?}");
+    assert!(end > "0256" && end < "2499", "{end:?}");
+    let rest = KeyRange { begin: end, end: None };
+    assert_eq!(page(&mut node, rest), (1, false, KeyRange::ALL));
 }

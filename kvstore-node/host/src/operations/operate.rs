@@ -2,6 +2,7 @@
 
 use crate::copies::local_copy::{LocalCopy, Outcome};
 use crate::mutant::Mutant;
+use crate::operations::expire::LookUp;
 use crate::operations::refusal::Refusal;
 use crate::operations::request::{Reply, Request, WaitsFor};
 use crate::operations::waiting::{Pending, ReadyAnswer};
@@ -79,15 +80,12 @@ impl<S: Shell> Turn<S> {
         let found = self.look_up(local, &request.op);
         let refusal = match found {
             // The value first, the lease after (PROTOCOL rule 17).
-            Ok(None) => {
-                // A read has no name: nothing of it is recorded.
-                return self.write(local, Request { id: None, ..request });
-            }
-            Ok(Some(outcome)) if confirmed || too_early.unwrap_or_else(|| self.may_answer(local)) => {
+            Ok(LookUp::Due(due)) => return self.read_due(local, request, due),
+            Ok(LookUp::Found(outcome)) if confirmed || too_early.unwrap_or_else(|| self.may_answer(local)) => {
                 self.shell.observe(local.at(), Observed::Read { confirmed });
                 return self.shell.answer(local.at(), request.reply, log_time, outcome);
             }
-            Ok(Some(_)) => Refusal::NoLease,
+            Ok(LookUp::Found(_)) => Refusal::NoLease,
             Err(error) => self.unreadable(local, &error),
         };
         self.refuse(local, request.reply, refusal);
@@ -122,7 +120,7 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Evaluates a write, or a read that needs an entry, and proposes its effect.
-    fn write(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
+    pub(crate) fn write(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
         let Some(request) = self.wait_for_room(local, request) else { return };
         let Some(request) = self.remember(local, request) else { return };
         let Some(next) = local.replica.next_position() else {

@@ -28,6 +28,8 @@ pub enum WaitsFor {
     Room,
     /// The other copies have to confirm this leader.
     Confirmation,
+    /// An entry that ends a value is not committed yet.
+    Commit,
 }
 
 /// One admitted operation.
@@ -49,6 +51,8 @@ pub struct Request<R> {
     pub parked_at: Option<Millis>,
     /// The epoch whose leadership was confirmed by a round that began after this read arrived.
     pub confirmed: Option<Epoch>,
+    /// It is a read that has waited for an entry of others to end a value that is due.
+    pub awaited_entry: bool,
     /// Destination of the answer.
     pub reply: R,
 }

@@ -47,12 +47,16 @@ pub struct Waiting<Q, R, O> {
     held: Vec<ReadyAnswer<R, O>>,
     /// Reads that wait for a round of confirmations, by ticket.
     confirms: BTreeMap<u64, Q>,
+    /// Reads that are looked up again once a position is committed, in order of position.
+    due: VecDeque<(Seq, Q)>,
     /// Operations that wait for the leadership to settle, in order of arrival.
     parked: Vec<Q>,
     /// Log time of the last committed effect, as sent to clients.
     log_time: Millis,
     /// Log time of the last effect that was committed in this leadership.
     decided: Millis,
+    /// Log time of the last effect that was proposed in this leadership.
+    proposed: Millis,
     broken: Broken,
 }
 
@@ -62,9 +66,11 @@ impl<Q, R, O> Default for Waiting<Q, R, O> {
             pending: VecDeque::new(),
             held: Vec::new(),
             confirms: BTreeMap::new(),
+            due: VecDeque::new(),
             parked: Vec::new(),
             log_time: Millis::ZERO,
             decided: Millis::ZERO,
+            proposed: Millis::ZERO,
             broken: Broken::default(),
         }
     }
@@ -85,6 +91,7 @@ impl<Q, R, O> Waiting<Q, R, O> {
     pub const fn serve(&mut self, log_time: Millis) {
         self.log_time = log_time;
         self.decided = Millis::ZERO;
+        self.proposed = Millis::ZERO;
     }
 
     /// Returns the log time of the last effect that was committed in this leadership: every later leader has it. The time
@@ -96,7 +103,23 @@ impl<Q, R, O> Waiting<Q, R, O> {
     /// Queues an answer until its position is committed; positions in the queue never fall.
     pub fn commit_first(&mut self, pending: Pending<R, O>) {
         debug_assert!(self.pending.back().is_none_or(|last| last.seq <= pending.seq));
+        self.proposed = self.proposed.max(pending.at);
         self.pending.push_back(pending);
+    }
+
+    /// Returns the last uncommitted position, if the effects up to there reach log time `due`.
+    pub fn covers(&self, due: Millis) -> Option<Seq> {
+        self.pending.back().filter(|_| due <= self.proposed).map(|last| last.seq)
+    }
+
+    /// Queues a read until a position is committed.
+    pub fn look_up_after(&mut self, seq: Seq, read: Q) {
+        self.due.push_back((seq, read));
+    }
+
+    /// Takes the next read that waited for a position up to `upto`.
+    pub fn look_up_again(&mut self, upto: Seq) -> Option<Q> {
+        self.due.pop_front_if(|(seq, _)| *seq <= upto).map(|(_, read)| read)
     }
 
     /// Returns the next answer with a position up to `upto`, which is committed; `None` once none is left.
@@ -173,7 +196,9 @@ impl<Q, R, O> Waiting<Q, R, O> {
     pub fn end(&mut self, reply_of: impl Fn(Q) -> R) -> Vec<(R, Ended)> {
         let mut ended = self.end_pending(Ended::Unknown, |_| true);
         ended.extend(self.end_held());
-        let operations = std::mem::take(&mut self.confirms).into_values().chain(std::mem::take(&mut self.parked));
+        let due = std::mem::take(&mut self.due).into_iter().map(|(_, read)| read);
+        let operations = std::mem::take(&mut self.confirms).into_values().chain(due);
+        let operations = operations.chain(std::mem::take(&mut self.parked));
         ended.extend(operations.map(|operation| (reply_of(operation), Ended::ChangedNothing)));
         ended
     }
@@ -256,10 +281,11 @@ mod tests {
         let mut waiting = waiting();
         waiting.hold(ReadyAnswer { reply: "held", outcome: 7 });
         waiting.confirm_first(5, "read");
+        waiting.look_up_after(Seq::new(3), "due");
         waiting.park("parked");
         let ended = waiting.end(|operation| operation);
         let unknown = ["first", "saw it", "third", "held"].map(|reply| (reply, Ended::Unknown));
-        let nothing = ["read", "parked"].map(|reply| (reply, Ended::ChangedNothing));
+        let nothing = ["read", "due", "parked"].map(|reply| (reply, Ended::ChangedNothing));
         assert_eq!(ended, [&unknown[..], &nothing].concat());
         assert_eq!((waiting.held(), waiting.parked(), waiting.committed(Seq::new(9))), (0, 0, None));
     }

@@ -22,10 +22,12 @@ use std::ops::Bound;
 /// Most entries in the answer to one scan, also if more were requested (or 0, which stands for this).
 pub(crate) const SCAN_ENTRIES_MAX: u32 = 4_096;
 
-/// Most expired rows that one scan passes over. Beyond, it is refused until some of them are removed.
-const EXPIRED_ROWS_MAX: usize = 65_536;
-/// Time for a refused scan to wait, in milliseconds.
-const EXPIRED_RETRY_MS: u64 = 200;
+/// Expired rows after which a scan without entries ends, with a page that states how far it came.
+const PASSED_ROWS_MAX: usize = 2_048;
+/// The same in bytes of keys and values. Both bound the time of one scan at its shard.
+const PASSED_BYTES_MAX: usize = 1024 * 1024;
+/// Least rows of a page that is read after one of which all rows have expired.
+const NEXT_ROWS_MIN: u32 = 256;
 
 /// An operation, already checked against the size limits.
 #[derive(Clone, Copy, Debug)]
@@ -48,11 +50,17 @@ pub struct Evaluation {
     pub effect: Option<Effect>,
     /// The answer for the client. With an error, nothing is changed.
     pub answer: Result<Answer, ErrorDetail>,
+    /// Latest expiry of the values that a read took for absent.
+    pub expired: Option<Millis>,
 }
 
 impl Evaluation {
     fn unchanged(answer: Answer) -> Self {
-        Self { effect: None, answer: Ok(answer) }
+        Self { effect: None, answer: Ok(answer), expired: None }
+    }
+
+    const fn refused(refusal: ErrorDetail) -> Self {
+        Self { effect: None, answer: Err(refusal), expired: None }
     }
 }
 
@@ -72,15 +80,15 @@ pub fn evaluate(
         Op::Get { key } => {
             let row = value_key(key);
             let found = Present::read(view, &row, at, limits)?;
-            let effect = found.has_expired.then(|| Effect::new(at, vec![RowChange::remove(row)]));
-            Ok(Evaluation { effect, answer: Ok(Answer::Value(found.stored)) })
+            let effect = found.expired.map(|_| Effect::new(at, vec![RowChange::remove(row)]));
+            Ok(Evaluation { effect, answer: Ok(Answer::Value(found.stored)), expired: found.expired })
         }
         Op::Scan { keys, order, limit } => scan(view, keys, (*order, *limit), at),
         write => {
             match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
                 None | Some(Decision::Apply) => {}
                 Some(Decision::Repeat(outcome)) => return Ok(Evaluation::unchanged(answer(outcome))),
-                Some(Decision::Refuse(refusal)) => return Ok(Evaluation { effect: None, answer: Err(refusal) }),
+                Some(Decision::Refuse(refusal)) => return Ok(Evaluation::refused(refusal)),
             }
             let (change, outcome) = apply(write, view, at, revision, limits)?;
             let unrecorded = change.is_none() && limits.breaks(Mutant::FailureUnrecorded);
@@ -92,7 +100,7 @@ pub fn evaluate(
             if let Some(effect) = effect.as_mut().filter(|_| notes_expiry) {
                 effect.changes.push(RowChange::set(Bytes::from_static(EXPIRING_KEY), Bytes::new()));
             }
-            Ok(Evaluation { effect, answer: Ok(answer(outcome)) })
+            Ok(Evaluation { effect, ..Evaluation::unchanged(answer(outcome)) })
         }
     }
 }
@@ -116,7 +124,7 @@ pub fn evaluate_elsewhere(
             Err(ErrorDetail::new(ErrorKind::Moved, why))
         }
     };
-    Ok(Evaluation { effect: None, answer })
+    Ok(Evaluation { effect: None, answer, expired: None })
 }
 
 /// Evaluates as [`evaluate`] does, in a partition with `merged` as its last merge. A named write that may be a late
@@ -149,7 +157,7 @@ pub fn evaluate_merged(
             id.number, id.stamp
         ))),
     };
-    Ok(Evaluation { effect: None, answer })
+    Ok(Evaluation { effect: None, answer, expired: None })
 }
 
 fn effect(at: Millis, change: Option<RowChange>, id: Option<&OpId>, outcome: Outcome) -> Option<Effect> {
@@ -174,7 +182,7 @@ fn apply(
             let row = value_key(key);
             let found = read(&row)?;
             let existed = found.stored.is_some();
-            ((existed || found.has_expired).then(|| RowChange::remove(row)), Outcome::Deleted(existed))
+            ((existed || found.is_due()).then(|| RowChange::remove(row)), Outcome::Deleted(existed))
         }
         Op::CompareAndSet { key, expected, value } => {
             let row = value_key(key);
@@ -243,8 +251,8 @@ fn answer(outcome: Outcome) -> Answer {
 struct Present {
     /// Its value, unless that has expired.
     stored: Option<Stored>,
-    /// There is a row with an expired value.
-    has_expired: bool,
+    /// Expiry of a value that has expired, and of which there is a row.
+    expired: Option<Millis>,
 }
 
 impl Present {
@@ -252,8 +260,12 @@ impl Present {
     fn read(view: &dyn View, row: &[u8], at: Millis, limits: &DedupLimits) -> Result<Self, ViewError> {
         let stored = view.get(row)?.map(|stored| decode_stored(&stored)).transpose()?;
         let expires = stored.as_ref().and_then(|stored| stored.expires);
-        let has_expired = expires.is_some_and(|expires| expires <= at) && !limits.breaks(Mutant::ExpiredSeen);
-        Ok(Self { stored: stored.filter(|_| !has_expired), has_expired })
+        let expired = expires.filter(|expires| *expires <= at && !limits.breaks(Mutant::ExpiredSeen));
+        Ok(Self { stored: stored.filter(|_| expired.is_none()), expired })
+    }
+
+    const fn is_due(&self) -> bool {
+        self.expired.is_some()
     }
 
     fn revision(&self) -> Revision {
@@ -262,7 +274,7 @@ impl Present {
 
     /// Returns the change of an operation that changes nothing but may have met an expired value.
     fn removal(&self, row: Bytes) -> Option<RowChange> {
-        self.has_expired.then(|| RowChange::remove(row))
+        self.is_due().then(|| RowChange::remove(row))
     }
 }
 
@@ -271,6 +283,8 @@ fn number(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
+/// Lists entries of one page. Expired rows count towards its limits, and if it has only such rows, more pages are read, up
+/// to a bound. Beyond, the answer has no entries, promises more, and its range ends at the last row that was read.
 fn scan(
     view: &dyn View,
     keys: &KeyRange,
@@ -279,37 +293,55 @@ fn scan(
 ) -> Result<Evaluation, ViewError> {
     let (begin, mut end) = value_bounds(keys);
     let entries_max = if limit == 0 { SCAN_ENTRIES_MAX } else { limit.min(SCAN_ENTRIES_MAX) };
-    let limit = PageLimit { rows_max: entries_max as usize, bytes_max: scan_bytes_max(entries_max) };
-    let mut begin = Bound::Included(begin);
-    let (mut entries, mut expired) = (Vec::new(), 0);
-    // Another page is read only if all rows of one have expired: a page without entries has no last key to go on from.
-    let more = loop {
+    let answer = PageLimit { rows_max: entries_max as usize, bytes_max: scan_bytes_max(entries_max) };
+    let (mut limit, mut begin) = (answer, Bound::Included(begin));
+    let (mut entries, mut bytes) = (Vec::new(), 0);
+    let (mut passed, mut passed_bytes, mut expired) = (0, 0, None);
+    let (more, range) = loop {
         let page = view.page(begin.as_ref().map(|key| &key[..]), &end, order, limit)?;
         let last = page.rows.last().map(|row| row.key.clone());
-        entries.reserve(page.rows.len());
-        for row in page.rows {
+        entries.reserve(page.rows.len().min(answer.rows_max));
+        let mut rows = page.rows.into_iter().peekable();
+        while let Some(row) = rows.next_if(|row| !answer.is_full(entries.len(), bytes, row.key.len() + row.value.len()))
+        {
+            let size = row.key.len() + row.value.len();
             let Stored { value, revision, expires } = decode_stored(&row.value)?;
             match expires {
-                Some(expires) if expires <= at => expired += 1,
-                _ => entries.push(Entry { key: row.key.slice(1..), value, revision, expires }),
+                Some(expires) if expires <= at => {
+                    expired = expired.max(Some(expires));
+                    passed += 1;
+                    passed_bytes += size;
+                }
+                _ => {
+                    bytes += size;
+                    entries.push(Entry { key: row.key.slice(1..), value, revision, expires });
+                }
             }
         }
-        match last {
-            Some(_) if expired >= EXPIRED_ROWS_MAX && entries.is_empty() && page.more => {
-                let why =
-                    format!("{expired} expired rows lie before the first entry, and are being removed; try again");
-                let detail = ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(EXPIRED_RETRY_MS);
-                return Ok(Evaluation { effect: None, answer: Err(detail) });
-            }
-            Some(last) if entries.is_empty() && page.more => match order {
-                ScanOrder::Ascending => begin = Bound::Excluded(last),
-                ScanOrder::Descending => end = last,
-            },
-            _ => break page.more,
+        // A page without entries has no last key to go on from.
+        let Some(last) = last.filter(|_| entries.is_empty() && page.more) else {
+            break (page.more || rows.peek().is_some(), KeyRange::ALL);
+        };
+        if passed >= PASSED_ROWS_MAX || passed_bytes >= PASSED_BYTES_MAX {
+            break (true, upto(&last[1..], order));
         }
+        match order {
+            ScanOrder::Ascending => begin = Bound::Excluded(last),
+            ScanOrder::Descending => end = last,
+        }
+        limit.rows_max = limit.rows_max.max(NEXT_ROWS_MIN as usize);
+        limit.bytes_max = limit.bytes_max.max(scan_bytes_max(NEXT_ROWS_MIN));
     };
-    let effect = (expired > 0).then(|| Effect::new(at, Vec::new()));
-    Ok(Evaluation { effect, answer: Ok(Answer::Page { entries, more, range: KeyRange::ALL }) })
+    let effect = expired.map(|_| Effect::new(at, Vec::new()));
+    Ok(Evaluation { effect, answer: Ok(Answer::Page { entries, more, range }), expired })
+}
+
+/// Returns the keys up to this one in the order of a scan, and including it.
+fn upto(last: &[u8], order: ScanOrder) -> KeyRange {
+    match order {
+        ScanOrder::Ascending => KeyRange { begin: Bytes::new(), end: Some(Bytes::from([last, &[0]].concat())) },
+        ScanOrder::Descending => KeyRange { begin: Bytes::copy_from_slice(last), end: None },
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,16 @@
 //! Tests of evaluation: against a map, and the answer of each operation.
 
 use super::*;
+use crate::engine::Page;
 use crate::exactly_once::dedup::forget;
+use crate::exactly_once::window::Window;
 use crate::rows::plain::Rows;
+use crate::rows::view::ClientPage;
 use archon_types::{ClientId, ErrorKind, KeyRange, ScanOrder};
 use proptest::prelude::*;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use uuid::Uuid;
 
 struct Partition {
@@ -344,22 +349,105 @@ fn value_due_when_written_is_removed() {
     assert_eq!(partition.run(&get("a")), Answer::Value(None));
 }
 
-#[test]
-fn scan_passes_over_a_bounded_number_of_expired_rows() {
+/// A view that counts pages, rows and bytes.
+struct Counted<'a> {
+    rows: &'a Rows,
+    pages: Cell<(usize, usize, usize)>,
+}
+
+impl View for Counted<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        self.rows.get(key)
+    }
+
+    fn page(&self, begin: Bound<&[u8]>, end: &[u8], order: ScanOrder, limit: PageLimit) -> Result<Page, ViewError> {
+        let page = self.rows.page(begin, end, order, limit)?;
+        let (pages, rows, bytes) = self.pages.get();
+        let size = |row: &crate::engine::Row| row.key.len() + row.value.len();
+        let read = page.rows.iter().map(size).sum::<usize>();
+        self.pages.set((pages + 1, rows + page.rows.len(), bytes + read));
+        Ok(page)
+    }
+
+    fn window(&self, client: ClientId) -> Result<Option<Arc<Window>>, ViewError> {
+        self.rows.window(client)
+    }
+
+    fn clients(&self, from: ClientId, clients_max: usize) -> Result<ClientPage, ViewError> {
+        self.rows.clients(from, clients_max)
+    }
+}
+
+fn expired_rows(count: usize, value: &[u8]) -> Rows {
     let mut rows = Rows::default();
     let expired = |number: usize| {
-        let row = crate::rows::row::encode_expiring(Revision::new(1), Millis::new(5), b"v");
+        let row = crate::rows::row::encode_expiring(Revision::new(1), Millis::new(5), value);
         (value_key(format!("{number:06}").as_bytes()), row)
     };
-    rows.0.extend((0..70_000).map(expired));
+    rows.0.extend((0..count).map(expired));
+    rows
+}
+
+/// Returns the entries of a scan that goes on where each page ends.
+fn walk(rows: &Rows, order: ScanOrder, limit: u32, most: (usize, usize, usize)) -> Vec<Bytes> {
+    let mut keys = KeyRange::ALL;
+    let mut found = Vec::new();
+    loop {
+        let op = Op::Scan { keys: keys.clone(), order, limit };
+        let view = Counted { rows, pages: Cell::default() };
+        let request = Request { op: &op, id: None };
+        let done = evaluate(request, &view, Millis::new(9), Revision::ZERO, &DedupLimits::DEFAULT).unwrap();
+        let (pages, read, bytes) = view.pages.get();
+        assert!(pages <= most.0 && read <= most.1 && bytes <= most.2, "{pages} pages, {read} rows, {bytes} bytes");
+        let Ok(Answer::Page { entries, more, range }) = done.answer else { panic!("{:?}", done.answer) };
+        let last = entries.last().map(|entry| entry.key.clone());
+        found.extend(entries.into_iter().map(|entry| entry.key));
+        if !more {
+            return found;
+        }
+        let before = keys.clone();
+        keys = match (last, order) {
+            (Some(last), _) => keys.following(&last, order),
+            (None, ScanOrder::Ascending) => keys.and(&KeyRange { begin: range.end.unwrap(), end: None }),
+            (None, ScanOrder::Descending) => keys.before(range.begin),
+        };
+        assert!(keys != before && !keys.is_empty(), "a page comes further");
+    }
+}
+
+#[test]
+fn scan_of_expired_rows_reads_bounded_number_of_rows() {
+    let mut rows = expired_rows(70_000, b"v");
+    for key in ["!", "050000x", "z"] {
+        rows.0.insert(value_key(key.as_bytes()), encode_value(Revision::new(1), b"v"));
+    }
+    for limit in [1, 10, 1_000, 4_096, 0] {
+        let most = (10, PASSED_ROWS_MAX + SCAN_ENTRIES_MAX as usize, usize::MAX);
+        assert_eq!(walk(&rows, ScanOrder::Ascending, limit, most), ["!", "050000x", "z"]);
+        assert_eq!(walk(&rows, ScanOrder::Descending, limit, most), ["z", "050000x", "!"]);
+    }
+}
+
+#[test]
+fn scan_of_expired_rows_reads_bounded_number_of_bytes() {
+    let mut rows = expired_rows(500, &[7; 10_000]);
     rows.0.insert(value_key(b"z"), encode_value(Revision::new(1), b"v"));
-    let ask = |rows: &Rows| {
-        let op = scan("", "", 4_096);
-        evaluate(Request { op: &op, id: None }, rows, Millis::new(9), Revision::ZERO, &DedupLimits::DEFAULT).unwrap()
+    for limit in [1, 1_000] {
+        let most = (10, 500, PASSED_BYTES_MAX + scan_bytes_max(limit.max(256)) + 20_000);
+        assert_eq!(walk(&rows, ScanOrder::Ascending, limit, most), ["z"]);
+        assert_eq!(walk(&rows, ScanOrder::Descending, limit, most), ["z"]);
+    }
+}
+
+#[test]
+fn scan_states_latest_expiry_it_passed_over() {
+    let mut rows = expired_rows(3, b"v");
+    let row = crate::rows::row::encode_expiring(Revision::new(1), Millis::new(7), b"v");
+    rows.0.insert(value_key(b"000001"), row);
+    let ask = |at| {
+        let op = scan("", "", 10);
+        let request = Request { op: &op, id: None };
+        evaluate(request, &rows, Millis::new(at), Revision::ZERO, &DedupLimits::DEFAULT).unwrap().expired
     };
-    let refused = ask(&rows);
-    assert_eq!((refused.effect, refused.answer.unwrap_err().kind), (None, ErrorKind::Overloaded));
-    rows.0.retain(|key, _| key[1] == b'z' || key[2] > b'0');
-    let Ok(Answer::Page { entries, more, .. }) = ask(&rows).answer else { panic!("not a page") };
-    assert_eq!((entries.len(), more), (1, false));
+    assert_eq!([ask(4), ask(6), ask(9)], [None, Some(Millis::new(5)), Some(Millis::new(7))]);
 }

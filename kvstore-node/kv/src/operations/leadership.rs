@@ -70,7 +70,7 @@ pub(crate) mod tests {
     }
 
     fn unchanged() -> Evaluation {
-        Evaluation { effect: None, answer: Ok(Answer::ConditionFailed { revision: Revision::new(3) }) }
+        Evaluation { effect: None, answer: Ok(Answer::ConditionFailed { revision: Revision::new(3) }), expired: None }
     }
 
     #[test]
