@@ -56,7 +56,8 @@ fn answered(checks: &mut Checks, key: &'static [u8], began: (Began, u64), by: Pa
     let floor = checks.floor_where_done(key, began.0, began.1, by);
     let owner = checks.owner_of(began.0.owner, key);
     let history = &mut checks.of(owner).latest_mut().history;
-    history.wrote(&Bytes::from_static(key), floor, Revision::new(revision), &text(revision)).is_ok()
+    let op = Op::Put { key: Bytes::from_static(key), value: text(revision) };
+    history.wrote(&op, &Bytes::from_static(key), floor, Revision::new(revision), &text(revision)).is_ok()
 }
 
 /// Left gives up the upper keys at 3, and gets two more acknowledged writes before that is committed. An operation on

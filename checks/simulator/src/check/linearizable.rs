@@ -13,7 +13,7 @@ use crate::check::violation::Violation;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, decode_stored};
 use archon_types::op::Entry;
-use archon_types::{KeyRange, Millis, Revision, ScanOrder, Seq};
+use archon_types::{Expiry, KeyRange, Millis, Op, Revision, ScanOrder, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -23,14 +23,27 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub(crate) struct History {
     /// Writes to each key by position; `None` for a delete.
     keys: BTreeMap<Bytes, BTreeMap<u64, Option<Bytes>>>,
-    /// Expiries of the values, by the position of the write.
-    expiries: BTreeMap<Bytes, BTreeMap<u64, Millis>>,
+    /// Circumstances of the writes, by position.
+    written: BTreeMap<Bytes, BTreeMap<u64, Written>>,
+    /// Positions at which values expired, rather than being deleted.
+    ended: BTreeSet<(Bytes, u64)>,
     /// Log time of the last entry.
     log_time: Millis,
     /// Deletes without an id that no answer has claimed.
     unclaimed: BTreeSet<(Bytes, u64)>,
     /// The highest position of a finished operation.
     floor: u64,
+}
+
+/// Circumstances of a write.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    /// Expiry of the value.
+    expires: Option<Millis>,
+    /// Log time of the entry.
+    time: Millis,
+    /// The value that it replaced, unless that had expired: its revision and expiry.
+    before: Option<(u64, Option<Millis>)>,
 }
 
 /// Request of a scan: key range, order, and limit (0: unlimited).
@@ -62,8 +75,11 @@ impl History {
                                 "the value written at {at} expires at {expires}, before its entry"
                             ));
                         }
-                        self.expiries.entry(key.clone()).or_default().insert(at.get(), expires);
                     }
+                    let before = self.value_at(&key, u64::MAX).map(|(position, _)| position);
+                    let before = before.map(|position| (position, self.expiry_at(&key, position)));
+                    let written = Written { expires: stored.expires, time: effect.at, before };
+                    self.written.entry(key.clone()).or_default().insert(at.get(), written);
                     Some(stored.value)
                 }
             };
@@ -83,6 +99,7 @@ impl History {
         let expires = |key: &&Bytes| self.value_at(key, u64::MAX).is_some() && self.has_expired(key, self.log_time);
         let expired: Vec<Bytes> = self.keys.keys().filter(expires).cloned().collect();
         for key in expired {
+            self.ended.insert((key.clone(), at.get()));
             self.keys.entry(key).or_default().insert(at.get(), None);
         }
     }
@@ -90,8 +107,7 @@ impl History {
     /// Returns whether the last value of a key has expired by log time `at`, and its row may still be there.
     pub(super) fn has_expired(&self, key: &Bytes, at: Millis) -> bool {
         let Some(writes) = self.keys.get(key) else { return false };
-        let expiries = self.expiries.get(key);
-        let expires = |position: &u64| expiries.and_then(|expiries| expiries.get(position)).copied();
+        let expires = |position: &u64| self.expiry_at(key, *position);
         match writes.iter().next_back() {
             Some((position, Some(_))) => expires(position).is_some_and(|expires| expires <= at),
             // It expired at an earlier entry.
@@ -113,18 +129,26 @@ impl History {
         };
         let keys = self.keys.iter().map(|(key, writes)| (key.clone(), upto(writes)));
         let unclaimed = self.unclaimed.iter().filter(|(_, at)| *at <= kept).cloned();
-        let expiries = self.expiries.iter().map(|(key, expiries)| {
-            let kept = expiries.range(..=kept).map(|(at, expires)| (*at, *expires));
+        let written = self.written.iter().map(|(key, writes)| {
+            let kept = writes.range(..=kept).map(|(at, written)| (*at, *written));
             (key.clone(), kept.collect())
         });
-        let (expiries, log_time) = (expiries.collect(), self.log_time);
-        Self { keys: keys.collect(), expiries, log_time, unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
+        let ended = self.ended.iter().filter(|(_, at)| *at <= kept).cloned();
+        Self {
+            keys: keys.collect(),
+            written: written.collect(),
+            ended: ended.collect(),
+            log_time: self.log_time,
+            unclaimed: unclaimed.collect(),
+            floor: self.floor.min(kept),
+        }
     }
 
     /// Returns the model restricted to these keys.
     pub(super) fn within(mut self, range: &KeyRange) -> Self {
         self.keys.retain(|key, _| range.contains(key));
-        self.expiries.retain(|key, _| range.contains(key));
+        self.written.retain(|key, _| range.contains(key));
+        self.ended.retain(|(key, _)| range.contains(key));
         self.unclaimed.retain(|(key, _)| range.contains(key));
         self
     }
@@ -132,10 +156,12 @@ impl History {
     /// Adds the history of keys from another partition; all later positions are higher.
     pub(super) fn absorb(&mut self, other: Self, range: &KeyRange) {
         self.keys.retain(|key, _| !range.contains(key));
-        self.expiries.retain(|key, _| !range.contains(key));
+        self.written.retain(|key, _| !range.contains(key));
+        self.ended.retain(|(key, _)| !range.contains(key));
         self.unclaimed.retain(|(key, _)| !range.contains(key));
         self.keys.extend(other.keys);
-        self.expiries.extend(other.expiries);
+        self.written.extend(other.written);
+        self.ended.extend(other.ended);
         self.unclaimed.extend(other.unclaimed);
         self.floor = self.floor.max(other.floor);
     }
@@ -145,9 +171,11 @@ impl History {
         self.floor
     }
 
-    /// Checks the answer to a write that began at `floor`: it wrote `value` as `revision`.
+    /// Checks the answer to a write that began at `floor`: it wrote `value` as `revision`, its condition held, and the
+    /// expiry follows from the operation and the log time of its entry.
     pub(crate) fn wrote(
         &mut self,
+        op: &Op,
         key: &Bytes,
         floor: u64,
         revision: Revision,
@@ -157,7 +185,22 @@ impl History {
         if at <= floor {
             return violated(format!("a write of {key:?} became revision {at}, but {floor} was seen before it began"));
         }
+        let written = self.written.get(key).and_then(|writes| writes.get(&at)).copied();
+        if let Op::PutExpiring { expiry: Expiry::At(time), .. } = op
+            && written.is_none()
+        {
+            // It was due already.
+            let gone = self.keys.get(key).is_some_and(|writes| writes.get(&at) == Some(&None));
+            if !gone || *time > self.log_time {
+                return violated(format!("{key:?} is said to be written at {at}, until {time}"));
+            }
+            self.finished(at);
+            return Ok(());
+        }
         self.is_there(key, at, Some(value))?;
+        if let Some(written) = written {
+            written.fits(op, key, at)?;
+        }
         self.finished(at);
         Ok(())
     }
@@ -209,7 +252,10 @@ impl History {
                 found.and_then(|found| self.unclaimed.take(&found)).map(|(_, at)| at)
             }
         };
-        let deletes = |at: u64| self.keys.get(key).is_some_and(|writes| writes.get(&at) == Some(&None));
+        let deletes = |at: u64| {
+            let is_gone = self.keys.get(key).is_some_and(|writes| writes.get(&at) == Some(&None));
+            is_gone && !self.ended.contains(&(key.clone(), at))
+        };
         match at {
             Some(at) if at > floor && deletes(at) => {
                 self.finished(at);
@@ -246,7 +292,8 @@ impl History {
         if entries == expected && more == expects_more {
             return true;
         }
-        let any_expires = self.expiries.keys().any(|key| asked.0.contains(key));
+        let expires = |writes: &BTreeMap<u64, Written>| writes.values().any(|written| written.expires.is_some());
+        let any_expires = self.written.iter().any(|(key, writes)| asked.0.contains(key) && expires(writes));
         any_expires && more && !entries.is_empty() && expected.starts_with(entries)
     }
 
@@ -255,7 +302,7 @@ impl History {
         let keys = self.keys.keys().filter(|key| asked.contains(key));
         let present = keys.filter_map(|key| {
             let (at, value) = self.value_at(key, position)?;
-            let expires = self.expiries.get(key).and_then(|expiries| expiries.get(&at)).copied();
+            let expires = self.expiry_at(key, at);
             Some(Entry { key: key.clone(), value: value.clone(), revision: Revision::new(at), expires })
         });
         let limit = if limit == 0 { usize::MAX } else { limit as usize };
@@ -274,6 +321,11 @@ impl History {
         value.as_ref().map(|value| (*at, value))
     }
 
+    /// Returns the expiry of the value of a key that was written at a position.
+    fn expiry_at(&self, key: &Bytes, position: u64) -> Option<Millis> {
+        self.written.get(key)?.get(&position)?.expires
+    }
+
     fn next_write(&self, key: &Bytes, after: u64) -> Option<(u64, &Option<Bytes>)> {
         self.keys.get(key)?.range((Excluded(after), Unbounded)).next().map(|(at, value)| (*at, value))
     }
@@ -288,6 +340,35 @@ impl History {
 
     fn finished(&mut self, at: u64) {
         self.floor = self.floor.max(at);
+    }
+}
+
+impl Written {
+    /// Checks a write at a position against its operation.
+    fn fits(self, op: &Op, key: &Bytes, at: u64) -> Result<(), Violation> {
+        let present = self.before.map_or(Revision::ZERO, |(revision, _)| Revision::new(revision));
+        let kept = self.before.and_then(|(_, expires)| expires);
+        let (expected, expires) = match op {
+            Op::CompareAndSet { expected, .. } => (Some(*expected), None),
+            Op::PutExpiring { expected, expiry, .. } => {
+                let expires = match expiry {
+                    Expiry::Keep => kept,
+                    Expiry::After(millis) => Some(self.time.plus(*millis)),
+                    Expiry::At(time) => Some(*time),
+                };
+                (*expected, expires)
+            }
+            Op::Increment { .. } => (None, kept),
+            _ => (None, None),
+        };
+        if let Some(expected) = expected.filter(|expected| *expected != present) {
+            return violated(format!("{key:?} was written at {at} for revision {expected}, but had {present}"));
+        }
+        if expires != self.expires {
+            let found = self.expires;
+            return violated(format!("{op:?} at {at}, at {}, gave the expiry {found:?}, not {expires:?}", self.time));
+        }
+        Ok(())
     }
 }
 

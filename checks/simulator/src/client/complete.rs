@@ -24,7 +24,7 @@ impl World {
             (
                 Op::Put { key, value } | Op::CompareAndSet { key, value, .. } | Op::PutExpiring { key, value, .. },
                 Answer::Written { revision },
-            ) => history.wrote(key, floor, *revision, value),
+            ) => history.wrote(&call.op, key, floor, *revision, value),
             (
                 Op::CompareAndSet { key, .. } | Op::PutExpiring { key, expected: Some(_), .. },
                 Answer::ConditionFailed { revision: Revision::ZERO },
@@ -36,7 +36,7 @@ impl World {
                 Answer::ConditionFailed { revision },
             ) => history.saw(key, floor, *revision, None),
             (Op::Increment { key, .. }, Answer::Counter { value, revision }) => {
-                history.wrote(key, floor, *revision, &Bytes::from(value.to_string()))
+                history.wrote(&call.op, key, floor, *revision, &Bytes::from(value.to_string()))
             }
             (Op::Get { key }, Answer::Value(Some(stored))) => {
                 history.saw(key, floor, stored.revision, Some(&stored.value))

@@ -1,7 +1,7 @@
 //! Client operations, drawn from the seed.
 
 use crate::client::calls::Call;
-use crate::client::keys::{COUNTED, KEYS, value_of};
+use crate::client::keys::{COUNTED, KEYS, is_counted, value_of};
 use crate::world::World;
 use archon_types::{Expiry, KeyRange, Op, PartitionId, Revision, ScanOrder, TableId};
 use bytes::Bytes;
@@ -58,6 +58,10 @@ impl World {
             Op::Put { key, value } => Op::PutExpiring { key, value, expected: None, expiry },
             Op::CompareAndSet { key, expected, value } => {
                 Op::PutExpiring { key, value, expected: Some(expected), expiry }
+            }
+            // Later increments keep the expiry.
+            Op::Delete { key } if is_counted(&key) => {
+                Op::PutExpiring { key, value: number.to_string().into(), expected: None, expiry }
             }
             other => other,
         }
