@@ -16,6 +16,11 @@ pub enum NewExpiry {
     At(u64),
 }
 
+impl NewExpiry {
+    /// A time that has passed: the value is removed.
+    pub const LONG_AGO: Self = Self::At(0);
+}
+
 /// Unit of an expiry, and whether it is a Unix time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExpiryUnit {
@@ -177,9 +182,27 @@ impl ExpireConditions {
         Ok(found)
     }
 
+    /// Returns the expiry that a value gets by a time in milliseconds; `None` if the conditions do not hold. A Unix time that
+    /// was compared is the one that is stored: a time to live would be counted from a later moment by another clock. A time
+    /// that has passed is returned as the earliest one.
+    pub fn choose(self, before: Option<i64>, absolute: bool, time: i64, now_ms: i64) -> Option<NewExpiry> {
+        let at = if absolute { time } else { now_ms.saturating_add(time) };
+        // Neither is negative here: a time that has not passed is above zero.
+        let millis = |time: i64| u64::try_from(time).unwrap_or_default();
+        self.allow(before, at).then(|| match absolute || self.compares() {
+            _ if at <= now_ms => NewExpiry::LONG_AGO,
+            true => NewExpiry::At(millis(at)),
+            false => NewExpiry::After(millis(time)),
+        })
+    }
+
+    const fn compares(self) -> bool {
+        self.greater || self.less
+    }
+
     /// Returns whether a value with this expiry gets another one, both as Unix times in milliseconds. A value that does not
     /// expire counts as one that expires later than any other.
-    pub fn allow(self, before: Option<i64>, after: i64) -> bool {
+    fn allow(self, before: Option<i64>, after: i64) -> bool {
         let refused = match before {
             Some(before) => self.absent || self.greater && after <= before || self.less && after >= before,
             None => self.present || self.greater,
@@ -230,6 +253,24 @@ mod tests {
         let text = "ERR invalid expire time in 'expire' command";
         assert_eq!(seconds.parse(b"9223372036854776", "expire", NOW).unwrap_err(), text);
         assert_eq!(seconds.parse(b"-9223372036854776", "expire", NOW).unwrap_err(), text);
+    }
+
+    /// GT and LT compare a Unix time, so that is what is stored.
+    #[test]
+    fn compared_time_is_the_stored_one() {
+        let chosen = |text, before, absolute, time| {
+            ExpireConditions::parse(&words(text)).unwrap().choose(before, absolute, time, NOW)
+        };
+        let unix = |time: i64| Some(NewExpiry::At(time as u64));
+        assert_eq!(chosen("", None, false, 10), Some(NewExpiry::After(10)));
+        assert_eq!(chosen("XX", Some(NOW + 5), false, 10), Some(NewExpiry::After(10)));
+        assert_eq!(chosen("GT", Some(NOW + 5), false, 10), unix(NOW + 10));
+        assert_eq!(chosen("LT", Some(NOW + 50), false, 10), unix(NOW + 10));
+        assert_eq!(chosen("LT", Some(NOW + 5), false, 10), None);
+        assert_eq!(chosen("", None, true, NOW + 10), unix(NOW + 10));
+        for (absolute, time) in [(false, 0), (false, -5), (true, NOW), (true, -5), (false, -NOW - 5)] {
+            assert_eq!(chosen("", None, absolute, time), Some(NewExpiry::LONG_AGO), "{time}");
+        }
     }
 
     #[test]

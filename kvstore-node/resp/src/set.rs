@@ -35,8 +35,9 @@ impl SetOptions {
             rest = more;
             let option = argument.to_ascii_uppercase();
             match &option[..] {
-                b"NX" if options.condition.is_none() => options.condition = Some(Condition::Absent),
-                b"XX" if options.condition.is_none() => options.condition = Some(Condition::Present),
+                // As in Redis, an option may be repeated.
+                b"NX" if options.condition != Some(Condition::Present) => options.condition = Some(Condition::Absent),
+                b"XX" if options.condition != Some(Condition::Absent) => options.condition = Some(Condition::Present),
                 b"GET" => options.returns_old = true,
                 b"IFEQ" | b"IFNE" | b"IFDEQ" | b"IFDNE" => {
                     let option = String::from_utf8_lossy(&option).into_owned();
@@ -71,12 +72,13 @@ mod tests {
             SetOptions { condition: Some(Condition::Present), returns_old: false, expiry: Some(NewExpiry::Keep) };
         assert_eq!(parse("XX KEEPTTL"), Ok(keep));
         assert_eq!(parse("px 15 nx").unwrap().expiry, Some(NewExpiry::After(15)));
+        assert_eq!(parse("NX nx"), parse("NX"));
         assert_eq!(parse("EXAT 15").unwrap().expiry, Some(NewExpiry::At(15_000)));
     }
 
     #[test]
     fn contradictory_options_are_a_syntax_error() {
-        for text in ["NX XX", "XX NX", "NX NX", "FOO", "EX", "EX 1 PX 1", "KEEPTTL EX 1", "EX 1 KEEPTTL", "PERSIST"] {
+        for text in ["NX XX", "XX NX", "FOO", "EX", "EX 1 PX 1", "KEEPTTL EX 1", "EX 1 KEEPTTL", "PERSIST"] {
             assert_eq!(parse(text), Err(SYNTAX.to_owned()), "{text}");
         }
     }

@@ -3,7 +3,7 @@
 use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
 use archon_types::into_plain;
-use archon_types::limits::WEIGHTS;
+use archon_types::limits::{EXPIRY_MS_MAX, WEIGHTS};
 use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Expiry, Holds, Incarnation, Millis, Node, NodeGoal, NodeId,
@@ -44,8 +44,8 @@ fn millis() -> impl Strategy<Value = Millis> {
 fn expiry() -> impl Strategy<Value = Expiry> {
     prop_oneof![
         Just(Expiry::Keep),
-        (1_u64..).prop_map(Expiry::After),
-        any::<u64>().prop_map(|at| Expiry::At(Millis::new(at)))
+        (1..=EXPIRY_MS_MAX).prop_map(Expiry::After),
+        (0..=EXPIRY_MS_MAX).prop_map(|at| Expiry::At(Millis::new(at)))
     ]
 }
 

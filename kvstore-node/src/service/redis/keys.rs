@@ -222,23 +222,13 @@ impl Operations<'_> {
     }
 
     async fn get_and_delete(&mut self) -> Executed {
-        Ok(value(self.rewrite(|_| Ok(Some(LONG_AGO))).await?.0))
+        Ok(value(self.rewrite(|_| Ok(Some(NewExpiry::LONG_AGO))).await?.0))
     }
 
     /// Sets the expiry to a time in milliseconds, if the conditions hold. A time that has passed deletes the key.
     async fn expire(&mut self, absolute: bool, time: i64, conditions: ExpireConditions) -> Executed {
         let change = |found: &Stored| {
-            let now = now_ms();
-            let at = if absolute { time } else { now.saturating_add(time) };
-            if !conditions.allow(found.expires.map(unix_ms), at) {
-                return Ok(None);
-            }
-            Ok(Some(match u64::try_from(time) {
-                Ok(_) if at <= now => LONG_AGO,
-                Err(_) => LONG_AGO,
-                Ok(time) if absolute => NewExpiry::At(time),
-                Ok(time) => NewExpiry::After(time),
-            }))
+            Ok(conditions.choose(found.expires.map(unix_ms), absolute, time, now_ms()))
         };
         Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
     }
@@ -350,9 +340,6 @@ fn revision(found: &Found) -> Revision {
 fn value(found: Found) -> Reply {
     found.map_or(Reply::Null, |found| Reply::Bulk(found.value))
 }
-
-/// An expiry that has passed: the write of a value with it deletes the key.
-const LONG_AGO: NewExpiry = NewExpiry::At(0);
 
 /// Returns the expiry of an operation; `None` if the value does not expire.
 fn expiry_of(expiry: NewExpiry) -> Option<Expiry> {

@@ -176,7 +176,7 @@ impl TryFrom<v1::Expiry> for Expiry {
             v1::expiry::At::TtlMs(millis) => Self::After(millis),
             v1::expiry::At::TimeMs(time) => Self::At(Millis::new(time)),
         };
-        checked(check_expiry(expiry), "Expiry.ttl_ms").map(|()| expiry)
+        checked(check_expiry(expiry), "Expiry.at").map(|()| expiry)
     }
 }
 

@@ -123,13 +123,23 @@ pub fn check_value(value: &[u8]) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Checks an expiry: a time to live of at least one millisecond.
+/// Latest expiry, and longest time to live, in milliseconds: a signed integer of 64 bits, as in Redis. Sums with log times
+/// do not overflow.
+pub const EXPIRY_MS_MAX: u64 = i64::MAX as u64;
+
+/// Checks an expiry: a time to live of at least one millisecond, and times of at most [`EXPIRY_MS_MAX`].
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`].
 pub fn check_expiry(expiry: Expiry) -> Result<(), ErrorDetail> {
     match expiry {
         Expiry::After(0) => Err(invalid("the time to live is 0 ms; give at least 1 ms")),
+        Expiry::After(millis) if millis > EXPIRY_MS_MAX => {
+            Err(invalid(format!("the time to live is {millis} ms; the limit is {EXPIRY_MS_MAX}")))
+        }
+        Expiry::At(time) if time.get() > EXPIRY_MS_MAX => {
+            Err(invalid(format!("the expiry is {} ms; the limit is {EXPIRY_MS_MAX}", time.get())))
+        }
         Expiry::After(_) | Expiry::At(_) | Expiry::Keep => Ok(()),
     }
 }
@@ -230,6 +240,7 @@ fn invalid(message: impl Into<String>) -> ErrorDetail {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Millis;
 
     #[test]
     fn keys_are_limited_in_bytes() {
@@ -258,6 +269,17 @@ mod tests {
         assert_eq!(scan_bytes_max(1), SCAN_BYTES_MIN);
         assert_eq!(scan_bytes_max(256), 256 * SCAN_ENTRY_BYTES);
         assert_eq!((scan_bytes_max(SCAN_LIMIT_MAX), scan_bytes_max(u32::MAX)), (SCAN_BYTES_MAX, SCAN_BYTES_MAX));
+    }
+
+    #[test]
+    fn expiries_are_bounded() {
+        let most = EXPIRY_MS_MAX;
+        for good in [Expiry::Keep, Expiry::After(1), Expiry::After(most), Expiry::At(Millis::new(most))] {
+            assert!(check_expiry(good).is_ok(), "{good:?}");
+        }
+        for bad in [Expiry::After(0), Expiry::After(most + 1), Expiry::At(Millis::new(u64::MAX))] {
+            assert!(check_expiry(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]
