@@ -77,15 +77,20 @@ fn not_begun(path: &Path, error: &io::Error) -> Failure {
 async fn rows<W: Write>(args: &ExportArgs, out: W, client: &Client, output: &Output) -> Result<(W, Progress), Failure> {
     let mut writer = RowWriter::new(args.format.of(args.to.as_deref()), out)?;
     let mut progress = Progress::new("exported", output);
+    let mut lost = 0;
     let entries = client.scan("").limit(PAGE_ROWS).entries();
     tokio::pin!(entries);
     loop {
         match entries.try_next().await {
             Ok(Some(entry)) => {
                 writer.write(&entry.key, &entry.value, entry.expires_at_ms)?;
+                lost += u64::from(entry.expires_at_ms.is_some() && !writer.keeps_expiry());
                 progress.add(1, entry.key.len() + entry.value.len());
             }
-            Ok(None) => return Ok((writer.finish()?, progress)),
+            Ok(None) => {
+                lost_expiries(lost).iter().for_each(|text| output.talk(text));
+                return Ok((writer.finish()?, progress));
+            }
             Err(error) => {
                 let failure = Failure::from(error);
                 let message = format!("{}, and not all: {}", progress.text(), failure.message);
@@ -93,6 +98,12 @@ async fn rows<W: Write>(args: &ExportArgs, out: W, client: &Client, output: &Out
             }
         }
     }
+}
+
+/// Returns the warning about values whose expiry is not in the file; `None` if there are none.
+fn lost_expiries(lost: u64) -> Option<String> {
+    let why = "CSV has no column for that, so an import would keep them without an expiry; export JSON lines instead";
+    (lost > 0).then(|| format!("warning: {lost} of the exported values expire, and {why}"))
 }
 
 /// Destination of an export: a file that gets its name once it is complete; a pipe or a device is written directly.
@@ -146,6 +157,15 @@ impl Write for Destination {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn export_warns_of_lost_expiries() {
+        assert_eq!(lost_expiries(0), None);
+        let text = lost_expiries(3).unwrap();
+        assert!(text.starts_with("warning: 3 of the exported values expire") && text.contains("JSON lines"), "{text}");
+        let keeps = |format| RowWriter::new(format, Vec::new()).unwrap().keeps_expiry();
+        assert!(keeps(crate::args::RowFormat::Jsonl) && !keeps(crate::args::RowFormat::Csv));
+    }
 
     #[test]
     fn missing_directory_of_an_export_is_reported() {

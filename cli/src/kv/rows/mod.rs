@@ -72,6 +72,11 @@ impl<W: Write> RowWriter<W> {
         })
     }
 
+    /// Returns whether the format has a field for the expiry of a row.
+    pub(crate) const fn keeps_expiry(&self) -> bool {
+        matches!(self, Self::Jsonl(_))
+    }
+
     /// Writes one row. CSV has no column for its expiry.
     pub(crate) fn write(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> io::Result<()> {
         let value = ValueText::of(value);
