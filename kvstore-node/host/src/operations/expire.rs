@@ -13,6 +13,7 @@ use archon_kv::{
 use archon_replica::ReplicaStatus;
 use archon_types::limits::PAGE_BYTES_MAX;
 use archon_types::{Answer, KeyRange, Millis, Op, PlacementId, Revision};
+use bytes::Bytes;
 use std::ops::Bound;
 
 /// Most rows that one entry removes.
@@ -179,7 +180,15 @@ impl<S: Shell> Turn<S> {
         }
         if count == 0 {
             let limit = PageLimit { rows_max: READ_ROWS_MAX, bytes_max: PAGE_BYTES_MAX };
-            return local.expiry.read(&view, at, &keys, limit);
+            let has_read = local.expiry.read(&view, at, &keys, limit)?;
+            if has_read && local.expiry.is_unused() {
+                // Later leaders need not read the rows. The next value that expires brings the mark back.
+                let mark = RowChange::remove(Bytes::from_static(row::EXPIRING_KEY));
+                let at = local.log_time.stamp(at);
+                // If it fails, the next leader tries again.
+                let _ = self.note(local, Effect::new(at, vec![mark]));
+            }
+            return Ok(has_read);
         }
         if !changes.is_empty() {
             let removed = changes.len();

@@ -310,3 +310,20 @@ fn scan_of_expired_rows_states_how_far_it_came() {
     let rest = KeyRange { begin: end, end: None };
     assert_eq!(page(&mut node, rest), (1, false, KeyRange::ALL));
 }
+
+#[test]
+fn mark_is_removed_once_no_value_expires() {
+    let mut node = leader(None);
+    let has_mark = |node: &Partitions<TestShell>| {
+        let view = PartitionView::new(&node.copies()[&OWN].memtable, node.shell().engine(), OWN, Reader::Newest);
+        view.get(row::EXPIRING_KEY).expect("readable").is_some()
+    };
+    ask(&mut node, expiring(KEY, 10), "put");
+    clock(&mut node, 2_000);
+    expire(&mut node, false);
+    assert!(has_mark(&node), "the rows are not read yet");
+    expire(&mut node, true);
+    assert!(!has_mark(&node));
+    ask(&mut node, expiring(KEY, 10), "put");
+    assert!(has_mark(&node));
+}

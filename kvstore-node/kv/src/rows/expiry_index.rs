@@ -50,6 +50,8 @@ pub struct ExpiryIndex {
     reading: Reading,
     /// Pages of the present or last pass.
     pages: u64,
+    /// No value expires: the present or last pass has found none so far, and none was noted meanwhile.
+    none: bool,
     /// End of the last pass.
     ended: Millis,
     /// The keys that are read.
@@ -72,6 +74,7 @@ impl ExpiryIndex {
             horizon: NEVER,
             reading: Reading::Unread,
             pages: 0,
+            none: false,
             ended: Millis::ZERO,
             keys: KeyRange::ALL,
             keys_max,
@@ -80,6 +83,7 @@ impl ExpiryIndex {
 
     /// Notes a value that is written, by the key of its row.
     pub fn note(&mut self, key: &[u8], expires: Millis) {
+        self.none = false;
         if expires < self.horizon {
             self.insert(key, expires);
         }
@@ -122,6 +126,11 @@ impl ExpiryIndex {
         }
     }
 
+    /// Returns whether no row of the partition has an expiry, so that its mark can be removed.
+    pub fn is_unused(&self) -> bool {
+        self.none && self.reading == Reading::Done && self.soonest.is_empty()
+    }
+
     /// Reads a page of rows if that is needed at log time `at`, in a partition with these keys. Returns whether it did.
     ///
     /// # Errors
@@ -139,17 +148,23 @@ impl ExpiryIndex {
         let (begin, end) = row::value_bounds(keys);
         let from = match &self.reading {
             Reading::Unread if view.get(EXPIRING_KEY)?.is_none() => {
-                self.reading = Reading::Done;
+                (self.reading, self.none) = (Reading::Done, false);
                 return Ok(false);
             }
             Reading::Upto(last) => Bound::Excluded(&last[..]),
-            Reading::Unread | Reading::Done => Bound::Included(&begin[..]),
+            Reading::Unread | Reading::Done => {
+                self.none = self.soonest.is_empty();
+                Bound::Included(&begin[..])
+            }
         };
         let page = view.page(from, &end, ScanOrder::Ascending, limit)?;
         for row in &page.rows {
             match expiry_of(&row.value) {
                 // It is removed before the next page is read, so it needs room for that long only.
-                Some(expires) if expires <= at => self.insert(&row.key, expires),
+                Some(expires) if expires <= at => {
+                    self.none = false;
+                    self.insert(&row.key, expires);
+                }
                 Some(expires) => self.note(&row.key, expires),
                 None => {}
             }
@@ -238,6 +253,28 @@ mod tests {
             found += due;
         }
         (pages, found)
+    }
+
+    #[test]
+    fn pass_without_expiring_rows_shows_that_mark_is_unused() {
+        let mut rows = marked();
+        (0..9).for_each(|key| apply(&mut rows, set(key, None)));
+        let mut index = ExpiryIndex::bounded(4);
+        assert!(!index.is_unused());
+        assert_eq!(pass(&rows, &mut index, 9), (3, 0));
+        assert!(index.is_unused());
+        index.note(b"key", Millis::new(50));
+        index.forget(1);
+        assert!(!index.is_unused(), "one was written since");
+        for expires in [5, 50] {
+            apply(&mut rows, set(4, Some(expires)));
+            let mut index = ExpiryIndex::bounded(4);
+            pass(&rows, &mut index, 9);
+            assert!(!index.is_unused(), "{expires}");
+        }
+        let mut unmarked = ExpiryIndex::bounded(4);
+        pass(&Rows::default(), &mut unmarked, 9);
+        assert!(!unmarked.is_unused(), "there is no mark");
     }
 
     #[test]

@@ -227,9 +227,7 @@ impl Operations<'_> {
 
     /// Sets the expiry to a time in milliseconds, if the conditions hold. A time that has passed deletes the key.
     async fn expire(&mut self, absolute: bool, time: i64, conditions: ExpireConditions) -> Executed {
-        let change = |found: &Stored| {
-            Ok(conditions.choose(found.expires.map(unix_ms), absolute, time, now_ms()))
-        };
+        let change = |found: &Stored| Ok(conditions.choose(found.expires.map(unix_ms), absolute, time, now_ms()));
         Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
     }
 
