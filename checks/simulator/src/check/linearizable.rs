@@ -69,12 +69,10 @@ impl History {
                     if revision.get() != at.get() {
                         return violated(format!("the value written at {at} says that its revision is {revision}"));
                     }
-                    if let Some(expires) = stored.expires {
-                        if expires <= effect.at {
-                            return violated(format!(
-                                "the value written at {at} expires at {expires}, before its entry"
-                            ));
-                        }
+                    if let Some(expires) = stored.expires
+                        && expires <= effect.at
+                    {
+                        return violated(format!("the value written at {at} expires at {expires}, before its entry"));
                     }
                     let before = self.value_at(&key, u64::MAX).map(|(position, _)| position);
                     let before = before.map(|position| (position, self.expiry_at(&key, position)));
