@@ -3,7 +3,7 @@
 
 use crate::EXE;
 use archon_client::Role;
-use archon_integration_tests::{Cluster, Ending, Options, cluster::TIMEOUT};
+use archon_integration_tests::{Cluster, Ending, Options, Room, cluster::TIMEOUT};
 use archon_testkit::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -63,7 +63,7 @@ fn service_paused_with_its_agent_acts_no_more() {
 }
 
 fn counts_once_beside(fault: &str, expected: &str) {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, alone: true, ..Options::default() };
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, room: Room::Whole, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     let coordinators = cluster.coordinator_list();
     let run = ["examples/python/run.py", "--archon", EXE, "--coordinators", &coordinators, "--fault", fault];
