@@ -100,7 +100,7 @@ async fn rows<W: Write>(args: &ExportArgs, out: W, client: &Client, output: &Out
     }
 }
 
-/// Returns the warning about values whose expiry is not in the file; `None` if there are none.
+/// Returns the warning about values that lose their expiry; `None` if there are none.
 fn lost_expiries(lost: u64) -> Option<String> {
     let why = "CSV has no column for that, so an import would keep them without an expiry; export JSON lines instead";
     (lost > 0).then(|| format!("warning: {lost} of the exported values expire, and {why}"))

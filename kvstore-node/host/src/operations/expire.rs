@@ -69,7 +69,7 @@ impl<S: Shell> Turn<S> {
         Ok(due.map_or(LookUp::Found(answer), LookUp::Due))
     }
 
-    /// Continues a read that needs an entry whose log time has reached `due`. If such an entry is on its way, the read waits
+    /// Continues a read that needs an entry with a log time from `due` on. If such an entry is on its way, the read waits
     /// for it and looks again, once: otherwise each of many reads of one key would add an entry.
     pub(crate) fn read_due(&mut self, local: &mut LocalCopy<S>, mut request: Request<S::Reply>, due: Millis) {
         if !request.awaited_entry
