@@ -77,8 +77,10 @@ impl Ladder {
 
     /// Writes every key into every system.
     pub(crate) fn load(&self, systems: &[Box<dyn System>]) -> anyhow::Result<()> {
-        let loads = |system: &&Box<dyn System>| system.has_own_keys() && self.mixes.iter().any(|mix| system.does(*mix));
-        for system in systems.iter().filter(loads) {
+        for system in systems.iter().filter(|system| system.has_own_keys()) {
+            if !self.mixes.iter().any(|mix| system.does(*mix)) {
+                continue;
+            }
             let clients = 256;
             let mut workload = self.workload(Mix::Put, clients, system.as_ref());
             workload = workload.each_key_once(Mix::Load, clients);
