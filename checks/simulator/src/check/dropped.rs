@@ -6,7 +6,6 @@ use crate::check::violation::Violation;
 use crate::host::disk::Disk;
 use crate::world::World;
 use archon_coordinator_core::ClusterState;
-use archon_kv::engine::Engine;
 use archon_types::{NodeStatus, PartitionId, PlacementId, TableId};
 use std::collections::BTreeSet;
 
@@ -49,7 +48,7 @@ impl Checks {
 
 /// Returns the copies with data on a disk, in its log or its engine.
 fn copies_on(disk: &Disk) -> BTreeSet<PlacementId> {
-    disk.readable().into_keys().chain(disk.engine.spaces().unwrap_or_default()).collect()
+    disk.readable().into_keys().chain(disk.engine.spaces_on_disk()).collect()
 }
 
 impl World {

@@ -52,6 +52,11 @@ impl SimEngine {
         self.inner().refuses.is_some()
     }
 
+    /// Returns the spaces with rows, also while the engine refuses accesses: for checks, which see the disk.
+    pub(crate) fn spaces_on_disk(&self) -> Vec<PlacementId> {
+        spaces_of(&self.inner().rows)
+    }
+
     fn opened(&self) -> Result<MutexGuard<'_, Inner>, EngineError> {
         let inner = self.inner();
         if inner.refuses.is_some() { Err(refusal()) } else { Ok(inner) }
@@ -74,6 +79,12 @@ fn is_in_memory(number: u64, space: PlacementId, key: &[u8]) -> bool {
     let mixed =
         key.iter().fold(number ^ space.get(), |mixed, byte| (mixed ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     Random::new(mixed).below(4) < number % 5
+}
+
+fn spaces_of(rows: &Rows) -> Vec<PlacementId> {
+    let mut spaces: Vec<PlacementId> = rows.keys().map(|(space, _)| *space).collect();
+    spaces.dedup();
+    spaces
 }
 
 fn put(rows: &mut Rows, change: &Change) {
@@ -125,9 +136,7 @@ impl Engine for SimEngine {
     }
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
-        let mut spaces: Vec<PlacementId> = self.opened()?.rows.keys().map(|(space, _)| *space).collect();
-        spaces.dedup();
-        Ok(spaces)
+        Ok(spaces_of(&self.opened()?.rows))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
