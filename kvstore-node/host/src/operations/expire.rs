@@ -55,13 +55,14 @@ impl<S: Shell> Turn<S> {
     /// Evaluates a read of committed rows. It needs an entry first if a value is due by this leader's clock, but not by an
     /// entry that it committed: a later leader might show it again (PROTOCOL rule 84).
     pub(crate) fn look_up(&self, local: &mut LocalCopy<S>, op: &Op) -> Result<LookUp, ViewError> {
-        let at = self.read_time(local);
         let (expired, answer) = if let Op::Get { key } = op {
             let stored = self.value(local, key)?;
-            let expired = stored.as_ref().and_then(|stored| stored.expires).filter(|expires| *expires <= at);
+            let expires = stored.as_ref().and_then(|stored| stored.expires);
+            // Most values do not expire: then no clock is read.
+            let expired = expires.filter(|expires| *expires <= self.read_time(local));
             (expired, Ok(Answer::Value(stored.filter(|_| expired.is_none()))))
         } else {
-            let found = self.evaluated(local, op, Reader::Committed, at)?;
+            let found = self.evaluated(local, op, Reader::Committed, self.read_time(local))?;
             (found.expired, found.answer)
         };
         let unlogged = self.broken.breaks(Mutant::ExpiryUnlogged); // rule 84
@@ -131,10 +132,10 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Removes rows of a partition that have expired, in one entry, or reads a page of rows to find them. Returns whether
-    /// there was anything to do. `has_time` is asked between some rows.
-    fn expire(&mut self, local: &mut LocalCopy<S>, has_time: &mut dyn FnMut() -> bool) -> bool {
-        let at = self.shell.wall().max(local.log_time.last());
+    /// Removes rows of a partition that have expired by this clock, in one entry, or reads a page of rows to find them.
+    /// Returns whether there was anything to do. `has_time` is asked between some rows.
+    fn expire(&mut self, local: &mut LocalCopy<S>, wall: Millis, has_time: &mut dyn FnMut() -> bool) -> bool {
+        let at = wall.max(local.log_time.last());
         let Some(keys) = local.range() else { return false };
         if !local.expiry.has_work(at, keys)
             || !local.split.is_idle()
@@ -207,14 +208,14 @@ impl<S: Shell> Partitions<S> {
     /// Removes expired rows of the partitions that this node leads, in turn, several entries of each while `has_time`
     /// returns true. At least one step is taken, so that busy clients do not keep rows for ever. Call it every tick.
     pub fn expire(&mut self, mut has_time: impl FnMut() -> bool) {
-        let last = self.expired_last;
+        let (last, wall) = (self.expired_last, self.turn.shell.wall());
         let mut left = ALL_STEPS_MAX;
         let after = (Bound::Excluded(last), Bound::Unbounded);
         let before = (Bound::Unbounded, Bound::Included(last));
         for placements in [after, before] {
             for (placement, local) in self.copies.range_mut::<PlacementId, _>(placements) {
                 for _ in 0..STEPS_MAX {
-                    if !local.serving || local.set_aside || !self.turn.expire(local, &mut has_time) {
+                    if !local.serving || local.set_aside || !self.turn.expire(local, wall, &mut has_time) {
                         break;
                     }
                     self.expired_last = *placement;

@@ -132,10 +132,12 @@ impl<S: Shell> Turn<S> {
         let asked = Asked { op: &request.op, id: request.id.as_ref() };
         let merged = local.absorb.merged().filter(|_| !self.broken.breaks(Mutant::MovedThroughKept)); // rule 50
         let is_read = request.op.is_read();
-        let evaluation = match self.is_given_away(local, &request) {
-            _ if is_read => self.evaluated(local, &request.op, self.reader_of_due(), at),
-            true => self.moved(asked, &view, at),
-            false => evaluate_merged(asked, merged, &view, at, local.absorb.revision(next.seq), self.shell.dedup()),
+        let evaluation = if is_read {
+            self.evaluated(local, &request.op, self.reader_of_due(), at)
+        } else if self.is_given_away(local, &request) {
+            self.moved(asked, &view, at)
+        } else {
+            evaluate_merged(asked, merged, &view, at, local.absorb.revision(next.seq), self.shell.dedup())
         };
         let evaluation = match evaluation {
             Ok(evaluation) => evaluation,
