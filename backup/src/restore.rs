@@ -320,14 +320,10 @@ impl Filling<'_> {
     /// resumed restore keeps existing entries, which were restored earlier or are newer.
     async fn write(&self, client: &Client, mut left: Vec<op::Entry>) -> Result<(), BackupError> {
         for attempt in 1.. {
-            let put = |entry: &op::Entry| match (entry.key.clone(), entry.value.clone(), entry.expires) {
-                (key, value, None) if self.is_new => Op::Put { key, value },
-                (key, value, None) => Op::CompareAndSet { key, expected: Revision::ZERO, value },
-                // Values that have expired by now are absent after it.
-                (key, value, Some(expires)) => {
-                    let expected = (!self.is_new).then_some(Revision::ZERO);
-                    Op::PutExpiring { key, value, expected, expiry: Expiry::At(expires) }
-                }
+            let expected = (!self.is_new).then_some(Revision::ZERO);
+            // Values that have expired by now are absent after it.
+            let put = |entry: &op::Entry| {
+                Op::write(entry.key.clone(), entry.value.clone(), expected, entry.expires.map(Expiry::At))
             };
             let outcomes = client.batch(left.iter().map(put).collect()).await?;
             let (mut again, mut last) = (Vec::new(), None);

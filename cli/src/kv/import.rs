@@ -220,9 +220,9 @@ async fn write(client: &Client, rows: Vec<(u64, Row)>) -> Written {
     let keys = rows.iter().map(|(_, row)| row.key.clone()).collect();
     let mut written = Written { keys, rows: 0, bytes: 0, failed: None };
     let Some(first) = rows.first().map(|(line, _)| *line) else { return written };
-    let op = |row: &Row| match (row.key.clone(), row.value.clone(), row.expires_at_ms) {
-        (key, value, None) => Op::Put { key, value },
-        (key, value, Some(at)) => Op::PutExpiring { key, value, expected: None, expiry: Expiry::At(Millis::new(at)) },
+    let op = |row: &Row| {
+        let expiry = row.expires_at_ms.map(|at| Expiry::At(Millis::new(at)));
+        Op::write(row.key.clone(), row.value.clone(), None, expiry)
     };
     let ops = rows.iter().map(|(_, row)| op(row)).collect();
     let results = match client.batch(ops).await {

@@ -50,12 +50,8 @@ impl PutOptions {
         self.if_revision(Revision::ZERO)
     }
 
-    pub(crate) fn op(self, key: Bytes, value: Bytes) -> Op {
-        match (self.expiry, self.expected) {
-            (None, None) => Op::Put { key, value },
-            (None, Some(expected)) => Op::CompareAndSet { key, expected, value },
-            (Some(expiry), expected) => Op::PutExpiring { key, value, expected, expiry },
-        }
+    pub(crate) const fn op(self, key: Bytes, value: Bytes) -> Op {
+        Op::write(key, value, self.expected, self.expiry)
     }
 }
 

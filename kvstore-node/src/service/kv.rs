@@ -78,13 +78,7 @@ impl Kv for KvService {
 
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
         let (caller, request) = parted(request);
-        let op = match (request.key, request.value, request.expiry) {
-            (key, value, None) => Op::Put { key, value },
-            (key, value, Some(expiry)) => {
-                let expiry = expiry_of(expiry)?;
-                Op::PutExpiring { key, value, expected: None, expiry }
-            }
-        };
+        let op = Op::write(request.key, request.value, None, request.expiry.map(expiry_of).transpose()?);
         match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::PutResponse { revision: revision.get(), log_time_ms: log_time.get() }))
@@ -110,13 +104,7 @@ impl Kv for KvService {
     ) -> Result<Response<v1::CompareAndSetResponse>, Status> {
         let (caller, request) = parted(request);
         let expected = Revision::new(request.expected);
-        let op = match (request.key, request.value, request.expiry) {
-            (key, value, None) => Op::CompareAndSet { key, expected, value },
-            (key, value, Some(expiry)) => {
-                let expiry = expiry_of(expiry)?;
-                Op::PutExpiring { key, value, expected: Some(expected), expiry }
-            }
-        };
+        let op = Op::write(request.key, request.value, Some(expected), request.expiry.map(expiry_of).transpose()?);
         match self.call(&caller, request.cluster.as_ref(), &request.table, op, request.id).await? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::CompareAndSetResponse { revision: revision.get(), log_time_ms: log_time.get() }))

@@ -13,7 +13,6 @@ use archon_resp::{
 use archon_types::limits::VALUE_BYTES_MAX;
 use archon_types::{Answer, ErrorKind, Expiry, Holds, Keys, Millis, Op, PartitionId, Revision, Stored, Table, slot_of};
 use bytes::Bytes;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most attempts of a write on a condition. Each failure means that another client has written the key.
 const ATTEMPTS_MAX: usize = 64;
@@ -30,6 +29,7 @@ pub(super) async fn execute(
 ) -> Executed {
     let key = only_key(command, request)?;
     let mut operations = Operations { service, session, key };
+    let now_ms = || unix_ms(service.kv.shared.wall.now());
     match command.kind {
         CommandKind::Get => Ok(value(operations.get().await?)),
         CommandKind::MGet => Ok(Reply::Array(vec![value(operations.get().await?)])),
@@ -135,10 +135,7 @@ impl Operations<'_> {
 
     /// Writes the key if it has this revision, or is absent with revision zero. Returns whether it had.
     async fn write_if(&mut self, expected: Revision, value: Bytes, expiry: Option<NewExpiry>) -> Result<bool, Refusal> {
-        let op = |key| match expiry.and_then(expiry_of) {
-            None => Op::CompareAndSet { key, expected, value },
-            Some(expiry) => Op::PutExpiring { key, value, expected: Some(expected), expiry },
-        };
+        let op = |key| Op::write(key, value, Some(expected), expiry.and_then(expiry_of));
         match self.write(op).await? {
             Answer::Written { .. } => Ok(true),
             Answer::ConditionFailed { .. } => Ok(false),
@@ -149,10 +146,7 @@ impl Operations<'_> {
     async fn set(&mut self, value_new: Bytes, options: SetOptions) -> Executed {
         match options {
             SetOptions { condition: None, returns_old: false, expiry } => {
-                let op = |key| match expiry.and_then(expiry_of) {
-                    None => Op::Put { key, value: value_new },
-                    Some(expiry) => Op::PutExpiring { key, value: value_new, expected: None, expiry },
-                };
+                let op = |key| Op::write(key, value_new, None, expiry.and_then(expiry_of));
                 match self.write(op).await? {
                     Answer::Written { .. } => Ok(Reply::OK),
                     other => Err(unexpected(&other)),
@@ -214,8 +208,9 @@ impl Operations<'_> {
     }
 
     async fn get_and_expire(&mut self, options: GetExOptions<'_>) -> Executed {
+        let wall = &self.service.kv.shared.wall;
         let change = |found: &Stored| {
-            let expiry = options.expiry(now_ms())?;
+            let expiry = options.expiry(unix_ms(wall.now()))?;
             Ok(expiry.filter(|expiry| *expiry != NewExpiry::Never || found.expires.is_some()))
         };
         Ok(value(self.rewrite(change).await?.0))
@@ -227,7 +222,9 @@ impl Operations<'_> {
 
     /// Sets the expiry to a time in milliseconds, if the conditions hold. A time that has passed deletes the key.
     async fn expire(&mut self, absolute: bool, time: i64, conditions: ExpireConditions) -> Executed {
-        let change = |found: &Stored| Ok(conditions.choose(found.expires.map(unix_ms), absolute, time, now_ms()));
+        let wall = &self.service.kv.shared.wall;
+        let change =
+            |found: &Stored| Ok(conditions.choose(found.expires.map(unix_ms), absolute, time, unix_ms(wall.now())));
         Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
     }
 
@@ -347,12 +344,6 @@ fn expiry_of(expiry: NewExpiry) -> Option<Expiry> {
         NewExpiry::After(millis) => Some(Expiry::After(millis)),
         NewExpiry::At(time) => Some(Expiry::At(Millis::new(time))),
     }
-}
-
-/// Returns the clock of this node, as Unix time in milliseconds.
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn unix_ms(time: Millis) -> i64 {

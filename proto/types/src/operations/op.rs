@@ -95,6 +95,16 @@ pub enum Expiry {
 }
 
 impl Op {
+    /// Returns the write of a value, on the condition of a revision ([`Revision::ZERO`]: the key is absent) and with an
+    /// expiry, if given.
+    pub const fn write(key: Bytes, value: Bytes, expected: Option<Revision>, expiry: Option<Expiry>) -> Self {
+        match (expiry, expected) {
+            (None, None) => Self::Put { key, value },
+            (None, Some(expected)) => Self::CompareAndSet { key, expected, value },
+            (Some(expiry), expected) => Self::PutExpiring { key, value, expected, expiry },
+        }
+    }
+
     /// Returns true if the operation changes nothing.
     pub const fn is_read(&self) -> bool {
         OpKind::of(self).is_read()
