@@ -203,11 +203,8 @@ impl LiveSession {
     /// Answers whether the service may act for a partition.
     ///
     /// # Errors
-    /// As [`ServiceSession::owned`]; no table is named, and there are several.
-    pub(crate) fn owned(&self, table: Option<&str>, index: u32) -> Result<Owned, ErrorBody> {
-        let table = table.or(self.settings.only_table.as_deref()).ok_or_else(|| {
-            ErrorBody::new(ErrorKind::Invalid, "the agent serves several tables; name one: ?table=NAME")
-        })?;
+    /// As [`ServiceSession::owned`].
+    pub(crate) fn owned(&self, table: &str, index: u32) -> Result<Owned, ErrorBody> {
         self.change(|state, now| {
             let grants = &state.grants;
             // Of this partition alone: it is owned, even while the loss of another one is on its way.

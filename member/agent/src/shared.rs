@@ -130,10 +130,7 @@ impl Shared {
     }
 
     fn settings(&self) -> Settings {
-        let only_table = match &self.config.tables[..] {
-            [only] => Some(only.clone()),
-            _ => None,
-        };
+        let only_table = self.table(None).ok().map(str::to_owned);
         Settings { service_lease: self.config.service_lease, only_table, stop_limit: self.config.stop_limit }
     }
 

@@ -95,7 +95,7 @@ impl Caller {
                 let index = partition.parse().map_err(|_| {
                     ErrorBody::new(ErrorKind::Invalid, format!("{partition:?} is not the number of a partition"))
                 })?;
-                live.owned(table.as_deref(), index).map(|owned| json(&owned))
+                live.owned(self.shared.table(table.as_deref())?, index).map(|owned| json(&owned))
             }
             Call::Where(key) => {
                 let table = self.shared.table(table.as_deref())?;

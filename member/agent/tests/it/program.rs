@@ -1,9 +1,9 @@
 //! A service as a child process.
 
-use crate::support::{NAME, SOON};
+use crate::support::{NAME, SOON, config};
 use archon_agent::{AgentConfig, AgentError, run_program};
 use archon_client::testing::{FakeCoordinator, Reported};
-use archon_client::{Epoch, PartitionId, Transport};
+use archon_client::{Epoch, PartitionId};
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -54,19 +54,10 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
         let config = AgentConfig {
-            coordinators: vec![coordinator.address()],
-            transport: Transport::default(),
-            tables: vec!["jobs".to_owned()],
-            name: NAME.to_owned(),
-            address: "127.0.0.1:8080".to_owned(),
-            weight: None,
-            partitions_max: None,
-            zone: None,
             timing: Some((Duration::from_millis(200), LONG, Duration::from_secs(700))),
-            listen: "127.0.0.1:0".parse().unwrap(),
             service_lease,
             start_limit,
-            stop_limit: SOON,
+            ..config(&coordinator)
         };
         let script = SERVICE.replace("BEGIN", begin).replace("ACQUIRED", acquired);
         let script = script.replace("$LOG", &log.display().to_string());
@@ -222,21 +213,7 @@ async fn bad_lines_are_refused_one_by_one() {
 #[tokio::test]
 async fn absent_program_is_named() {
     let coordinator = FakeCoordinator::start().await.unwrap();
-    let config = AgentConfig {
-        coordinators: vec![coordinator.address()],
-        transport: Transport::default(),
-        tables: vec!["jobs".to_owned()],
-        name: NAME.to_owned(),
-        address: "127.0.0.1:8080".to_owned(),
-        weight: None,
-        partitions_max: None,
-        zone: None,
-        timing: None,
-        listen: "127.0.0.1:0".parse().unwrap(),
-        service_lease: LONG,
-        start_limit: SOON,
-        stop_limit: SOON,
-    };
+    let config = AgentConfig { service_lease: LONG, ..config(&coordinator) };
     let ran = run_program(config, &["/nosuch/program".into()], CancellationToken::new()).await;
     let error = ran.unwrap_err().to_string();
     assert!(error.starts_with("the program /nosuch/program: "), "{error}");

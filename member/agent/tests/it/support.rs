@@ -14,6 +14,25 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 pub(crate) const NAME: &str = "w1";
 
+/// Returns the configuration of the participant `w1` of the table `jobs`.
+pub(crate) fn config(coordinator: &FakeCoordinator) -> AgentConfig {
+    AgentConfig {
+        coordinators: vec![coordinator.address()],
+        transport: Transport::default(),
+        tables: vec!["jobs".to_owned()],
+        name: NAME.to_owned(),
+        address: "127.0.0.1:8080".to_owned(),
+        weight: None,
+        partitions_max: None,
+        zone: None,
+        timing: None,
+        listen: "127.0.0.1:0".parse().unwrap(),
+        service_lease: SOON,
+        start_limit: SOON,
+        stop_limit: SOON,
+    }
+}
+
 /// A running agent with its cluster.
 pub(crate) struct World {
     pub(crate) coordinator: FakeCoordinator,
@@ -30,21 +49,7 @@ impl World {
     /// Starts an agent, with this timing of the participant if given.
     pub(crate) async fn start_with(service_lease: Duration, timing: Option<(Duration, Duration, Duration)>) -> Self {
         let coordinator = FakeCoordinator::start().await.unwrap();
-        let config = AgentConfig {
-            coordinators: vec![coordinator.address()],
-            transport: Transport::default(),
-            tables: vec!["jobs".to_owned()],
-            name: NAME.to_owned(),
-            address: "127.0.0.1:8080".to_owned(),
-            weight: None,
-            partitions_max: None,
-            zone: None,
-            timing,
-            listen: "127.0.0.1:0".parse().unwrap(),
-            service_lease,
-            start_limit: SOON,
-            stop_limit: SOON,
-        };
+        let config = AgentConfig { timing, service_lease, ..config(&coordinator) };
         let agent = Agent::listen(config).await.unwrap();
         let (address, stop) = (agent.address(), CancellationToken::new());
         let running = tokio::spawn(agent.run(stop.clone()));
