@@ -25,6 +25,9 @@ const CONNECTION_BYTES_MAX: usize = 4 * 1024 * 1024;
 const OP_BYTES_MIN: usize = CONNECTION_BYTES_MAX / CONNECTION_OPS_MAX;
 /// Maximum number of pending operations per connection.
 const CONNECTION_OPS_MAX: usize = 4_096;
+/// Operations that await answers from which on the next message waits for one turn of the runtime: their callers may
+/// be about to send their next ones.
+const COLLECT_MIN: usize = 64;
 /// Interval of the search for operations without a caller.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -307,6 +310,9 @@ impl Task {
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut keepalive = Keepalive::default();
         loop {
+            if writer.is_empty() && !self.queued.is_empty() && self.waiting.len() >= COLLECT_MIN {
+                tokio::task::yield_now().await;
+            }
             while let Ok(more) = self.incoming.try_recv() {
                 self.queued.push_back(more);
             }
