@@ -38,13 +38,13 @@ async fn leader_election() -> Result {
 
     // A planned stop: it releases its partition first, which is granted to the next leader in the same commit.
     println!("{:7.3} s  {first} is stopped", log.seconds());
-    let place = candidates.iter().position(|(name, _)| *name == first).ok_or("nobody leads")?;
+    let place = candidates.iter().position(|(name, _)| *name == first).ok_or("no leader")?;
     let released = candidates.remove(place).1.stop(Duration::from_secs(5)).await;
     let second = log.leader(&[first]).await?;
 
     // A crash without a farewell. The next candidate leads once the lease has certainly ended.
     println!("{:7.3} s  {second} dies", log.seconds());
-    let place = candidates.iter().position(|(name, _)| *name == second).ok_or("nobody leads")?;
+    let place = candidates.iter().position(|(name, _)| *name == second).ok_or("no leader")?;
     drop(candidates.remove(place));
     log.leader(&[first, second]).await?;
 

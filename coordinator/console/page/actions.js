@@ -1,11 +1,11 @@
-// What can be asked of the cluster, each with the command that does the same.
+// Requests to the cluster, each with the equivalent command.
 
 import { partitionArguments, quoted } from "./words.js";
 
-/** An answer takes no longer, or there is none. */
+/** Time limit of a request. */
 const TIMEOUT_MS = 30_000;
 
-/** Why a call was refused or not answered. */
+/** Reason why a request was refused or not answered. */
 export class Refusal extends Error {
   constructor(message, remedy = null, code = "failed") {
     super(message);
@@ -44,13 +44,13 @@ export const nodeCheck = (node) => call("GET", `nodes/${encodeURIComponent(node)
 export const partitionDescription = (table, number) => call("GET", partitionPath(table, number));
 export const plan = () => call("GET", "rebalance/plan");
 
-/** Orders about a node: `{label, command, run}`. */
+/** Orders for a node: `{label, command, run}`. */
 export const nodeOrder = (verb, node) => ({
   command: `archon node ${verb} ${quoted(node)}`,
   run: () => call("POST", `nodes/${encodeURIComponent(node)}/${verb}`),
 });
 
-/** Orders about a partition: bump, split or merge. */
+/** Orders for a partition: bump, split or merge. */
 export const partitionOrder = (verb, table, number, body = {}) => {
   const options = Object.entries(body).filter(([, value]) => value !== "");
   const extra = options.map(([name, value]) => ` --${name} ${quoted(value)}`).join("");

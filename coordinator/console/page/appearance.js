@@ -1,4 +1,4 @@
-// Dark, light, or as the system wants it: remembered, if the browser lets us.
+// Theme: dark, light, or that of the system. It is stored if the browser allows it.
 
 import { byId, mark, say } from "./dom.js";
 
@@ -28,6 +28,6 @@ function choose(theme) {
     if (theme === "auto") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, theme);
   } catch {
-    // It holds until the page is closed.
+    // Without storage, it lasts until the page is closed.
   }
 }

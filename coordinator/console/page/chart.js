@@ -1,14 +1,14 @@
-// Lines over time in an SVG picture.
+// Line chart over time, as SVG.
 
 import { svg } from "./dom.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [46, 8, 8, 18];
-/** A longer pause between two points is a gap in the line: while no page is open, there is a point each five seconds. */
+/** A longer pause between two points is a gap in the line. While no page is open, the server records a point every five seconds. */
 const GAP_MS = 15_000;
 
 /**
- * `series` are `{name, value}`, where `value` picks a number out of a point, or null. `scale` makes from all numbers `{ticks,
- * place}`: where the lines of the ground are, and at which part of the height a number is. `text` writes a tick.
+ * `series` are `{name, value}`; `value` returns a point's number, or null. `scale` computes `{ticks, place}` from all numbers: the
+ * values of the grid lines, and the function from a number to its part of the height. `text` formats a tick.
  */
 export class Chart {
   #svg;
@@ -28,7 +28,7 @@ export class Chart {
     this.endMs = 0;
   }
 
-  /** Draws these points, up to this time. */
+  /** Draws the points up to a time. */
   draw(points, endMs) {
     const [width, height] = [this.home.clientWidth, this.home.clientHeight];
     if (width === 0) return;
@@ -46,19 +46,19 @@ export class Chart {
     this.#paths.forEach((path, at) => path.setAttribute("d", this.#path(points, this.series[at].value, y)));
   }
 
-  /** Where a time is, in pixels from the left. */
+  /** Returns the position of a time, in pixels from the left. */
   x(atMs) {
     const inner = this.#size.width - LEFT - RIGHT;
     return LEFT + inner * (1 - (this.endMs - atMs) / this.spanMs);
   }
 
-  /** Which time is at a place. */
+  /** Returns the time at a position. */
   timeAt(x) {
     const inner = this.#size.width - LEFT - RIGHT;
     return this.endMs - this.spanMs * (1 - (x - LEFT) / inner);
   }
 
-  /** A line down through one time; none for null. */
+  /** Draws a vertical line at a time; null removes it. */
   cross(atMs) {
     this.#cross.style.display = atMs === null ? "none" : "";
     if (atMs === null) return;
@@ -108,7 +108,7 @@ export class Chart {
   }
 }
 
-/** From zero up to a round number above the largest. */
+/** Linear scale from zero to a round number above the largest. */
 export function linear(numbers) {
   const most = Math.max(...numbers, 4);
   const power = 10 ** Math.floor(Math.log10(most));
@@ -118,7 +118,7 @@ export function linear(numbers) {
   return { ticks, place: (number) => number / top };
 }
 
-/** By powers of ten: latencies of a tenth of a millisecond and of a second are both to be seen. */
+/** Logarithmic scale, so that latencies of 0.1 ms and of 1 s are both visible. */
 export function logarithmic(numbers) {
   const positive = numbers.filter((number) => number > 0);
   const low = positive.length > 0 ? Math.floor(Math.log10(Math.min(...positive))) : -1;

@@ -1,14 +1,14 @@
-// Colours of owners, states and loads, in both themes, as the canvases need them.
+// Colours of owners, states and loads in both themes, in the forms that canvases need.
 
 const darkWanted = matchMedia("(prefers-color-scheme: dark)");
 
-/** Whether the page is dark now. */
+/** Returns whether the page is dark. */
 export function isDark() {
   const theme = document.documentElement.dataset.theme;
   return theme ? theme === "dark" : darkWanted.matches;
 }
 
-/** Calls `listener` when the page becomes dark or light. */
+/** Calls `listener` when the theme changes. */
 export function onTheme(listener) {
   const changed = () => {
     known.clear();
@@ -18,7 +18,7 @@ export function onTheme(listener) {
   new MutationObserver(changed).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 }
 
-/** Colours by what they are for; so many at most, since nodes come and go for years. */
+/** Cache of colours. It is bounded, since node ids are never reused. */
 const known = new Map();
 const KNOWN_MAX = 5_000;
 
@@ -31,7 +31,7 @@ function remembered(key, make) {
   return colour;
 }
 
-/** OKLCH is even to the eye: owners differ by hue alone, none shouts. */
+/** OKLCH is perceptually uniform: owners differ by hue alone, and none stands out. */
 function oklch(lightness, chroma, hue) {
   const radians = (hue * Math.PI) / 180;
   const [a, b] = [chroma * Math.cos(radians), chroma * Math.sin(radians)];
@@ -47,11 +47,11 @@ function oklch(lightness, chroma, hue) {
     const clear = Math.min(Math.max(value, 0), 1);
     return Math.round(255 * (clear <= 0.0031308 ? 12.92 * clear : 1.055 * clear ** (1 / 2.4) - 0.055));
   });
-  // `packed` is a pixel of a canvas as one number, in the byte order of every machine that has a browser.
+  // `packed` is a pixel of a canvas as one little-endian number.
   return { css: `rgb(${red} ${green} ${blue})`, packed: ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0 };
 }
 
-/** Red is kept for what is wrong: owners have the hues from yellow through green and blue to violet. */
+/** Red is reserved for failures: owners have the hues from yellow through green and blue to violet. */
 const HUE_FIRST = 75;
 const HUES = 265;
 const GOLDEN = 0.6180339887;
@@ -63,7 +63,7 @@ export const ownerColour = (node) =>
     return oklch((isDark() ? 0.62 : 0.68) + step, isDark() ? 0.1 : 0.105, HUE_FIRST + HUES * turn);
   });
 
-/** `[lightness when dark, when light, chroma, hue]`. */
+/** `[lightness in the dark theme, in the light theme, chroma, hue]`. */
 const FIXED = {
   o: [0.44, 0.82, 0.05, 165],
   d: [0.77, 0.72, 0.15, 75],
@@ -71,20 +71,20 @@ const FIXED = {
   s: [0.7, 0.58, 0.15, 310],
   l: [0.64, 0.56, 0.21, 25],
   x: [0.58, 0.5, 0.012, 260],
-  nobody: [0.3, 0.86, 0.01, 260],
+  leaderless: [0.3, 0.86, 0.01, 260],
   nothing: [0.2, 0.955, 0.006, 260],
   unknown: [0.38, 0.8, 0.008, 260],
   ink: [0.97, 0.2, 0.005, 260],
 };
 
-/** The colour of a state, or of `ink`, `nobody`, `nothing`, `unknown`. */
+/** Returns the colour of a state, or of `ink`, `leaderless`, `nothing` or `unknown`. */
 export const fixedColour = (name) =>
   remembered(name, () => {
     const [dark, light, chroma, hue] = FIXED[name] ?? FIXED.unknown;
     return oklch(isDark() ? dark : light, chroma, hue);
   });
 
-/** How busy an owner is: pale below its fair share, strong at twice of it. */
+/** Returns the colour of a load: pale below the owner's fair share, strong at twice the share. */
 export function loadColour(percent) {
   if (percent === null || percent === undefined) return fixedColour("unknown");
   const step = Math.min(20, Math.round(percent / 10));
@@ -94,7 +94,7 @@ export function loadColour(percent) {
   });
 }
 
-/** The same colour with little of it: of what is not the picked owner's. */
+/** Returns a faint version of a colour, for partitions of owners that are not selected. */
 export const faint = (colour) =>
   remembered(`faint${colour.packed}`, () => {
     const ground = isDark() ? [22, 26, 31] : [246, 247, 249];

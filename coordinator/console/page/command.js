@@ -1,11 +1,11 @@
-// A command line to look at and to copy.
+// Box with a command line and a button that copies it.
 
 import { el, say } from "./dom.js";
 
-/** How long the button says that it copied. */
+/** Time for which the button shows that it has copied. */
 const SAID_MS = 2_000;
 
-/** The command in a frame with a button; `set` puts another command in. */
+/** Creates the box; `set` replaces the command. */
 export function commandBox(command) {
   const text = el("code", {}, command);
   const button = el("button", { type: "button", class: "quiet copy" }, "Copy");
@@ -21,7 +21,7 @@ export function commandBox(command) {
   return { element: el("div", { class: "command" }, text, button), set };
 }
 
-/** Browsers give the clipboard only to pages of TLS or of this machine: elsewhere the text is marked, to be copied by keys. */
+/** Browsers restrict the clipboard to pages with TLS or from loopback. On others the text is selected, and the user copies it with the keyboard. */
 async function copy(element) {
   try {
     await navigator.clipboard.writeText(element.textContent);

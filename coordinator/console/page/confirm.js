@@ -1,4 +1,4 @@
-// Asks before anything is changed: what it comes to, which command does the same, and whether it is wanted.
+// Asks for confirmation before a change. Shows the effect and the equivalent command.
 
 import { commandBox } from "./command.js";
 import { announce, openDialog, refusalBox } from "./dialog.js";
@@ -6,9 +6,9 @@ import { el, say } from "./dom.js";
 import { store } from "./store.js";
 
 /**
- * Asks for an order. `about` says in a sentence what it does; `order(fields)` gives `{command, run}`; `check`, if there is
- * one, asks the cluster first and gives `{lines, obstacles}`; `fields` are texts that the reader may give, `{name, label}`;
- * `done` turns the answer into a sentence.
+ * Asks for confirmation of an order. `about` is a sentence about its effect; `order(fields)` returns `{command, run}`; the optional
+ * `check` requests the effect from the cluster and returns `{lines, obstacles}`; `fields` are inputs, `{name, label}`; `done` returns
+ * a sentence about the answer.
  */
 export function confirmOrder({ title, about, label, order, check = null, fields = [], done }) {
   const inputs = fields.map(({ name, label: text, hint }) =>
@@ -38,13 +38,13 @@ export function confirmOrder({ title, about, label, order, check = null, fields 
     }
   });
   const dialog = openDialog("confirm", title, form);
-  // Not the button that does it: who holds Enter a little long in the menu has not decided yet.
+  // The focus goes to the cancelling button: an Enter from the menu that is held too long must not confirm.
   (inputs[0]?.lastChild ?? close).focus();
   if (!store.hello?.may_change) button.disabled = true;
   if (check) look(check, outcome, button);
 }
 
-/** What it would come to: while that is not known, it may still be ordered; what cannot be done is not offered. */
+/** Shows the effect. The order is possible while the effect is unknown, and disabled if there are obstacles. */
 async function look(check, outcome, button) {
   outcome.replaceChildren(el("p", { class: "dim" }, "Computing the effect …"));
   try {

@@ -1,4 +1,4 @@
-// Everything about one partition, asked anew while it is looked at.
+// Dialog with the details of a partition. It refreshes while it is open.
 
 import { partitionDescription, partitionOrder } from "./actions.js";
 import { commandBox } from "./command.js";
@@ -11,7 +11,7 @@ import { partitionArguments, spaced } from "./words.js";
 
 const EVERY_MS = 3_000;
 
-/** Opens it. */
+/** Opens the dialog. */
 export function showDetails(table, number) {
   const content = el("div", { class: "details" }, el("p", { class: "dim" }, "Asking …"));
   const command = commandBox(`archon partition describe ${partitionArguments(table, number)}`);
@@ -49,7 +49,7 @@ function facts(partition) {
   const leads = partition.holds === "lease" ? "Owner" : "Leader";
   const rows = [
     ["State", spaced(partition.status)],
-    [leads, partition.leader ?? "nobody"],
+    [leads, partition.leader ?? "none"],
     ["Epoch", count(partition.epoch)],
     ["Version", count(partition.version)],
   ];
@@ -81,7 +81,7 @@ function copies(partition) {
   return el("table", { class: "copies" }, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...partition.copies.map(row)));
 }
 
-/** The orders stay what they are while the facts are asked anew, or a button would vanish under a finger. */
+/** Creates the buttons of orders once: a refresh must not replace a button that is being pressed. */
 function offer(home, { table, partition: number, range, holds }) {
   if (home.childElementCount > 0 || !store.hello?.may_change) return;
   const name = `${table}/${number}`;
@@ -93,7 +93,7 @@ function offer(home, { table, partition: number, range, holds }) {
     home.append(el("button", { type: "button", class: "quiet", "data-action": verb, onclick: open }, label));
   };
   const who = holds === "lease" ? "Its owner releases it and starts a new epoch" : "The same leader starts a new epoch";
-  const why = [{ name: "why", label: "Why", hint: "for those who wonder later" }];
+  const why = [{ name: "why", label: "Why", hint: "shown in the events" }];
   ask("bump", "Bump", `${who}, in the next epoch.`, why, (answer) => `${name} is bumped${answer?.epoch ? `, to epoch ${answer.epoch}` : ""}.`);
   if (!range) return;
   const at = [{ name: "at", label: "At the key", hint: "without one: at the middle of its bytes" }];

@@ -1,8 +1,8 @@
-// Dialogs: one frame for all, closed by Esc, by its button, or by a press beside it.
+// Dialogs. Esc, the button, or a click outside closes them.
 
 import { byId, el, say } from "./dom.js";
 
-/** Opens the dialog with this id under a title, with this content; what was in it before is gone. */
+/** Opens the dialog with this id and replaces its title and content. */
 export function openDialog(id, title, ...content) {
   const dialog = byId(id);
   say(dialog.querySelector("h2"), title);
@@ -11,7 +11,7 @@ export function openDialog(id, title, ...content) {
   return dialog;
 }
 
-/** Makes all dialogs of the page close by a press beside them or on their button. */
+/** Makes a click outside or on the button close every dialog of the page. */
 export function dialogs() {
   for (const dialog of document.querySelectorAll("dialog")) {
     dialog.addEventListener("click", (event) => {
@@ -21,18 +21,18 @@ export function dialogs() {
   }
 }
 
-/** What went wrong, with what to do. */
+/** Creates a box with a message and its remedy. */
 export function refusalBox(refusal) {
   const remedy = refusal.remedy ? el("p", { class: "remedy" }, refusal.remedy) : null;
   return el("div", { class: "refusal", role: "alert", "data-code": refusal.code ?? "failed" }, el("p", {}, sentence(refusal.message)), remedy);
 }
 
-/** Messages of the cluster end without a full stop, as in a log. They begin as they are: often with a name. */
+/** Adds a full stop: messages of the cluster end without one. They often begin with a name, so their first letter stays. */
 export const sentence = (text) => `${text ?? ""}${/[.!?…]$/.test(text ?? "") ? "" : "."}`;
 
 let saidTimer = null;
 
-/** Says what was done, for a while, below on the page. */
+/** Shows a notice at the bottom of the page for some seconds. */
 export function announce(text) {
   const said = byId("said");
   say(said, text);

@@ -1,6 +1,6 @@
-// Makes elements. Whatever comes from the cluster goes in as text, never as markup, so that a name cannot become a script.
+// Creates elements. Data from the cluster is inserted as text, never as markup, so that a name cannot become a script.
 
-/** An element with attributes and children; strings become text. `on*` are listeners, null and false leave an attribute out. */
+/** Creates an element with attributes and children; strings become text. `on*` are listeners; null and false omit an attribute. */
 export function el(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -13,7 +13,7 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** An element of an SVG picture. */
+/** Creates an SVG element. */
 export function svg(tag, attributes = {}) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
@@ -22,12 +22,12 @@ export function svg(tag, attributes = {}) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** Sets a text only if it is another one: a live region speaks each time it is touched. */
+/** Sets a text if it differs: a screen reader announces a live region after every assignment. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Sets an attribute only if it is another one, so that nothing is laid out anew for nothing. */
+/** Sets an attribute if it differs, to avoid a needless layout. */
 export function mark(element, name, value) {
   if (value === null || value === false) {
     if (element.hasAttribute(name)) element.removeAttribute(name);
@@ -37,8 +37,8 @@ export function mark(element, name, value) {
 }
 
 /**
- * Keeps the children of `parent` equal to `items`: one element per key, made once, updated each time, in the order of the
- * items. What has the focus or is being read keeps its element.
+ * Keeps the children of `parent` equal to `items`, in their order: one element per key, which is created once and then updated.
+ * So an element keeps its focus.
  */
 export function keep(parent, items, keyOf, make, update) {
   const known = (parent.kept ??= new Map());

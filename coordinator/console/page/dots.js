@@ -1,4 +1,4 @@
-// Draws very many partitions: one pixel each in a small picture, which is then drawn enlarged. A call per cell would be felt.
+// Draws very many partitions: one pixel each in a small image, which is then enlarged. A call per cell would be too slow.
 
 export class Dots {
   #small = document.createElement("canvas");
@@ -6,7 +6,7 @@ export class Dots {
   #picture = null;
   #pixels = null;
 
-  /** A picture of so many columns and rows. */
+  /** Creates an image of so many columns and rows. */
   resize(columns, rows) {
     if (this.#picture?.width === columns && this.#picture.height === rows) return;
     this.#small.width = columns;
@@ -15,7 +15,7 @@ export class Dots {
     this.#pixels = new Uint32Array(this.#picture.data.buffer);
   }
 
-  /** Draws the partitions `changed`, or all if it is null; `colourOf` says in which colour. */
+  /** Draws the partitions `changed`, or all if it is null, in the colours that `colourOf` returns. */
   draw(context, map, colourOf, cell, changed) {
     if (changed === null) {
       this.#pixels.fill(0);

@@ -1,11 +1,11 @@
-// What happened, newest first, and who did it.
+// List of events, newest first, with their causes.
 
 import { byId, el, keep, mark, say } from "./dom.js";
 import { clock, count, dateTime, lasting } from "./format.js";
 import { store } from "./store.js";
 import { causeText, spaced, subjectText } from "./words.js";
 
-/** Kinds by what their codes begin or end with: codes that this page does not know are still sorted well. */
+/** Kinds of events by prefix or suffix of their codes, so that codes of newer servers are classified, too. */
 const KINDS = [
   { kind: "failure", sign: "▲", codes: /failed|lost|damaged|disputed|surpassed|data_loss/ },
   { kind: "move", sign: "→", codes: /^plan_|move_|repair_|copy_retired|drain/ },
@@ -43,7 +43,7 @@ function wanted(event) {
 function draw() {
   const all = store.events ?? [];
   const shown = all.filter(wanted).reverse();
-  // An event has a place in the log; several may have the same one.
+  // Several events may have the same position in the log.
   const seen = new Map();
   const keyOf = (event) => {
     const key = `${event.index} ${event.code} ${subjectText(event.subject)}`;
@@ -55,7 +55,7 @@ function draw() {
   say(byId("events-count"), all.length === 0 ? "" : shown.length === all.length ? `last ${count(all.length)}` : `${count(shown.length)} of ${count(all.length)}`);
   const empty = byId("events-empty");
   empty.hidden = shown.length > 0;
-  say(empty, store.events === null ? "No events received yet." : all.length === 0 ? "No events yet." : "No event fits the filter.");
+  say(empty, store.events === null ? "No events received yet." : all.length === 0 ? "No events yet." : "No event matches the filter.");
   age();
 }
 

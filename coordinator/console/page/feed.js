@@ -1,10 +1,10 @@
-// The stream of what happens in the cluster. The browser reconnects by itself where it can; this does so where it gives up.
+// Stream of changes of the cluster. The browser reconnects after most failures, and this module after all others.
 
 import { store } from "./store.js";
 
-/** After so much silence the connection is taken for dead, though nobody said so. */
+/** Silence after which the connection is considered dead. */
 const SILENT_MS = 30_000;
-/** While the cluster cannot be asked, the server has little to say. */
+/** Limit while the cluster does not answer the server, which then sends less. */
 const SILENT_IN_TROUBLE_MS = 120_000;
 const RETRY_MIN_MS = 1_000;
 const RETRY_MAX_MS = 15_000;
@@ -22,7 +22,7 @@ const SECTIONS = {
   map: (map) => store.setMap(map),
   map_change: (change) => store.changeMap(change),
   gone: ({ table_id: table }) => store.dropMap(table),
-  // Only a sign of life.
+  // A keepalive without content.
   tick: () => {},
   trouble: ({ message }) => store.set("trouble", message),
 };
@@ -31,11 +31,11 @@ let source = null;
 let retryMs = RETRY_MIN_MS;
 let retryTimer = null;
 
-/** Opens the feed, and keeps it open for as long as the page is. */
+/** Opens the feed and keeps it open until the page is closed. */
 export function follow() {
   open();
   setInterval(watch, 5_000);
-  // A machine that slept or had no network should not wait for the next try.
+  // After sleep or without network, reconnect at once.
   window.addEventListener("online", () => reopen(0));
 }
 
@@ -50,7 +50,7 @@ function open() {
       try {
         take(JSON.parse(event.data));
       } catch (error) {
-        // What cannot be read is left out: the next whole document comes soon.
+        // Skip an unreadable section: the next complete document follows soon.
         console.error(`feed: ${section} cannot be read`, error);
       }
     });
@@ -58,7 +58,7 @@ function open() {
   opened.addEventListener("error", () => {
     if (opened !== source) return;
     state("reconnecting");
-    // An answer that is no stream, such as 503, ends the browser's own tries.
+    // After an answer that is no stream, such as 503, the browser does not reconnect.
     if (opened.readyState === EventSource.CLOSED) reopen(retryMs);
   });
 }
@@ -79,7 +79,7 @@ function reopen(afterMs) {
   retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
 }
 
-/** A connection through a network that lost it may stay open and silent for hours. */
+/** Closes silent connections: one that the network has lost may stay open for hours. */
 function watch() {
   if (retryTimer !== null || store.heardAtMs === null || store.connection !== "live") return;
   const limit = store.trouble === null ? SILENT_MS : SILENT_IN_TROUBLE_MS;

@@ -1,14 +1,14 @@
-// Numbers, times and sizes as people read them; the same as the command line writes them.
+// Formats of numbers, times and sizes, equal to those of the command line.
 
 const whole = new Intl.NumberFormat("en-US");
 
-/** 1,234; a dash if nobody has said. */
+/** 1,234; a dash if it is unknown. */
 export const count = (number) => (number === null || number === undefined ? "–" : whole.format(number));
 
 /** `1 move`, `2 moves`. */
 export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-/** Short: 950, 12.3k, 4.5M. */
+/** Short form: 950, 12.3k, 4.5M. */
 export function short(number) {
   if (number === null || number === undefined) return "–";
   if (number < 1_000) return String(Math.round(number));
@@ -31,7 +31,7 @@ export function bytes(number) {
   return "";
 }
 
-/** A length of time by its largest unit: 350 ms, 12 s, 4 m, 3 h, 2 d. */
+/** Duration in its largest unit: 350 ms, 12 s, 4 m, 3 h, 2 d. */
 export function lasting(ms) {
   if (ms === null || ms === undefined) return "–";
   const seconds = Math.floor(Math.max(ms, 0) / 1_000);
@@ -41,7 +41,7 @@ export function lasting(ms) {
   return seconds < 86_400 ? `${Math.floor(seconds / 3_600)} h` : `${Math.floor(seconds / 86_400)} d`;
 }
 
-/** What is still to come, by its two largest units: 40 s, 3 m 20 s, 2 h 5 m. */
+/** Remaining time in its two largest units: 40 s, 3 m 20 s, 2 h 5 m. */
 export function coming(ms) {
   const seconds = Math.max(1, Math.round(ms / 1_000));
   if (seconds < 60) return `${seconds} s`;
@@ -49,15 +49,15 @@ export function coming(ms) {
   return `${Math.floor(seconds / 3_600)} h ${Math.floor((seconds % 3_600) / 60)} m`;
 }
 
-/** A latency: 0.31 ms, 12.4 ms, 1.2 s. */
+/** Latency: 0.31 ms, 12.4 ms, 1.2 s. */
 export function latency(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms >= 1_000) return `${(ms / 1_000).toFixed(1)} s`;
   return ms >= 100 ? `${Math.round(ms)} ms` : ms >= 10 ? `${ms.toFixed(1)} ms` : `${ms.toFixed(2)} ms`;
 }
 
-/** The time of the day, in the reader's own zone. */
+/** Time of day in the user's time zone. */
 export const clock = (atMs) => new Date(atMs).toLocaleTimeString("en-GB");
 
-/** A date with its time, for what may be long ago. */
+/** Date and time. */
 export const dateTime = (atMs) => new Date(atMs).toLocaleString("en-GB");

@@ -1,21 +1,21 @@
-// The partitions of one table as a picture: where each cell stands, and what is drawn when.
+// Grid with a cell per partition of a table: computes the layout and draws what changed.
 
 import { faint, fixedColour, loadColour, ownerColour } from "./colours.js";
 import { Dots } from "./dots.js";
 import { drawTile, SHAPE_FROM } from "./tiles.js";
 
-/** In pixels of the page. A cell is never larger, or a table of three partitions would fill the screen. */
+/** Largest cell, in pixels of the page: a table of three partitions must not fill the screen. */
 const CELL_MAX = 34;
-/** The smallest cell, in pixels of the screen: fine screens have several to each pixel of the page. */
+/** Smallest cell, in pixels of the screen. Some screens have several per pixel of the page. */
 const DOT = 2;
-/** From this size on there is a gap between cells. */
+/** Smallest cell with a gap beside it. */
 const GAP_FROM = 5;
 
 export class Grid {
   #dots = new Dots();
   #context;
   #columns = 1;
-  /** Of a cell with its gap, and of the gap, in pixels of the screen. */
+  /** Size of a cell with its gap, and of the gap, in pixels of the screen. */
   #cell = 1;
   #gap = 0;
   #scale = 1;
@@ -28,14 +28,14 @@ export class Grid {
     this.#context = canvas.getContext("2d");
   }
 
-  /** Columns of the picture, by which arrow keys go up and down. */
+  /** Number of columns: the step of the arrow keys up and down. */
   get columns() {
     return this.#columns;
   }
 
   /**
-   * Draws what changed; everything if the room, the map or the way of colouring did. `look` has `mode` (owner, state or
-   * load), `picked`, `loads` (percent by owner) and `stamp`, which differs when colours do.
+   * Draws the changed cells, or all of them if the size, the map or the colours changed. `look` has `mode` (owner, state or
+   * load), `picked`, `loads` (percent by owner) and `stamp`, which differs if the colours do.
    */
   draw(map, look, width, heightMax) {
     const anew = this.#layOut(map.length, width, heightMax);
@@ -63,7 +63,7 @@ export class Grid {
     }
   }
 
-  /** Number of the partition at a place of the page within the picture; null beside all of them. */
+  /** Returns the number of the partition at a position in the grid; null outside of all cells. */
   at(x, y) {
     const cell = this.#cell / this.#scale;
     const column = Math.floor(x / cell);
@@ -71,7 +71,7 @@ export class Grid {
     return Math.floor(y / cell) * this.#columns + column;
   }
 
-  /** Where a cell is, in pixels of the page within the picture. */
+  /** Returns the position of a cell in the grid, in pixels of the page. */
   place(number) {
     const cell = this.#cell / this.#scale;
     const size = (this.#cell - this.#gap) / this.#scale;
@@ -81,16 +81,16 @@ export class Grid {
   #colour(map, look, number) {
     const leader = map.leaders[number];
     const letter = map.state(number);
-    // Where there is no room for a shape, what is not as it should be has the colour of its state, whoever leads.
+    // A cell that is too small for a shape has the colour of its state instead of its owner's, unless it is online.
     const stateOnly = look.mode === "state" || (letter !== "o" && this.#cell - this.#gap < SHAPE_FROM);
     let colour;
     if (stateOnly) colour = fixedColour(letter);
-    else if (leader === 0) colour = fixedColour("nobody");
+    else if (leader === 0) colour = fixedColour("leaderless");
     else colour = look.mode === "load" ? loadColour(look.loads.get(leader)) : ownerColour(leader);
     return look.picked === null || look.picked === leader ? colour : faint(colour);
   }
 
-  /** Takes the largest cells with which all have room; false if nothing is other than it was. */
+  /** Chooses the largest size at which all cells fit. Returns whether the layout changed. */
   #layOut(length, width, heightMax) {
     const scale = window.devicePixelRatio || 1;
     const key = `${length} ${width} ${heightMax} ${scale}`;

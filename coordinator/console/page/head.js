@@ -1,4 +1,4 @@
-// The head of the page: which cluster, who serves the page and who leads, whether it is live, and the great sums.
+// Head of the page: cluster, server of the page, leader, connection, and totals.
 
 import { byId, mark, say } from "./dom.js";
 import { count, counted, lasting, short } from "./format.js";
@@ -12,18 +12,18 @@ export function head() {
 function draw() {
   const { hello, status } = store;
   const id = status?.cluster_id ?? "";
-  say(byId("cluster"), id === "" ? (status ? "not made yet" : "…") : id.slice(0, 8));
+  say(byId("cluster"), id === "" ? (status ? "not created yet" : "…") : id.slice(0, 8));
   mark(byId("cluster"), "title", id || null);
   document.title = id === "" ? "Archon" : `${id.slice(0, 8)} · Archon`;
   const leader = store.quorum?.find((voter) => voter.role === "leader" && voter.error === null);
   const leads = status?.leader_id ?? leader?.id ?? null;
-  say(byId("leads"), leads === null ? (status ? "nobody" : "…") : `coordinator ${leads}`);
+  say(byId("leads"), leads === null ? (status ? "none" : "…") : `coordinator ${leads}`);
   say(byId("term"), status ? count(status.term) : "…");
-  // The address of the coordinator in the cluster, which is another one than that of the page.
+  // The coordinator's address in the cluster, which differs from that of the page.
   say(byId("served-by"), hello ? `the coordinator at ${hello.served_by}` : "…");
   mark(byId("served-by"), "title", hello ? `Archon ${hello.version}` : null);
-  const may = hello ? (hello.may_change ? "" : ", may look only") : "";
-  say(byId("identity"), hello ? `${hello.identity ?? "nobody in particular"}${may}` : "…");
+  const may = hello ? (hello.may_change ? "" : ", read only") : "";
+  say(byId("identity"), hello ? `${hello.identity ?? "anonymous"}${may}` : "…");
   drawConnection();
 }
 

@@ -1,4 +1,4 @@
-// How the cluster is, in one sentence, and every reason why something waits, with what would help.
+// State of the cluster in one sentence, and each reason for a wait with its remedy.
 
 import { sentence } from "./dialog.js";
 import { byId, el, keep, mark, say } from "./dom.js";
@@ -6,7 +6,7 @@ import { count, counted, lasting } from "./format.js";
 import { store } from "./store.js";
 import { isParticipant, subjectText } from "./words.js";
 
-/** Reasons that are seen at once; the others after a press. */
+/** Reasons that are shown at once; a click shows the others. */
 const OPEN_MAX = 3;
 const LISTED_MAX = 100;
 
@@ -43,7 +43,7 @@ function draw() {
   say(more, unfolded ? "Fewer" : `${count(reasons.length - OPEN_MAX)} more`);
 }
 
-/** What matters most, and how much. */
+/** Returns the level and the sentence of the most important condition. */
 function verdict(status, trouble, connection) {
   if (!status) {
     if (trouble !== null) return ["bad", `The state of the cluster is unknown: ${sentence(trouble)}`];
@@ -62,13 +62,13 @@ function verdict(status, trouble, connection) {
   return ["good", `All ${counted(total, "partition")} are served with all their copies, by ${servers(alive)}.`];
 }
 
-/** Participants own the leases, and nodes serve the rest. */
+/** Participants own leases; nodes serve all other partitions. */
 function servers(nodesAlive) {
   const owners = (store.nodes ?? []).filter((node) => isParticipant(node) && node.status === "alive" && node.partitions_led > 0).length;
   return owners === 0 ? counted(nodesAlive, "node") : `${counted(nodesAlive, "node")} and ${counted(owners, "participant")}`;
 }
 
-/** Leases that wait for the first participant of their table: a service that is not started yet is no failure. */
+/** Counts leases that wait for the first participant of their table: a service that has not started yet is no failure. */
 function leasesNotUsedYet(reasons) {
   const tables = new Set(reasons.filter((reason) => reason.code === "awaits_first_participant").map((reason) => reason.subject?.table));
   return (store.tables ?? []).filter((table) => tables.has(table.table)).reduce((sum, table) => sum + table.partitions_total, 0);
@@ -84,7 +84,7 @@ function oldText(trouble) {
   return `${trouble === null ? "The console does not answer." : sentence(trouble)}${since}`;
 }
 
-/** The time of the last news of the cluster, by this machine's clock. */
+/** Returns the time of the last message about the cluster, by this machine's clock. */
 let troubleSinceMs = null;
 store.on(["trouble"], () => {
   troubleSinceMs = store.trouble === null ? null : (troubleSinceMs ?? Date.now());

@@ -1,4 +1,4 @@
-// Keys of the whole page. What is being written into a field is no command.
+// Keyboard shortcuts of the page. Text typed into a field is no shortcut.
 
 import { byId } from "./dom.js";
 
@@ -26,7 +26,7 @@ function openHelp() {
   if (!help.open) help.showModal();
 }
 
-/** Esc empties a filter first; then it gives the keys back to the page. */
+/** Esc clears a filter first, and then leaves it. */
 function leaveField(field) {
   if (field.type !== "search" || field.value === "") {
     field.blur();
@@ -36,7 +36,7 @@ function leaveField(field) {
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-/** The filter of the section where the reader is; that of the nodes elsewhere. */
+/** Returns the filter of the current section, or that of the nodes. */
 const filterHere = () => (document.activeElement?.closest("#events") ? byId("event-filter") : byId("node-filter"));
 
 function jump(section) {

@@ -1,17 +1,17 @@
-// Throughput and latency over the last five minutes, as the nodes measure them.
+// Throughput and latency of the last five minutes, as measured by the nodes.
 
 import { Chart, linear, logarithmic } from "./chart.js";
 import { byId, say } from "./dom.js";
 import { latency, lasting, short } from "./format.js";
 import { LOADS_FOR_MS, store } from "./store.js";
 
-/** Units of latency on the axis, without needless digits. */
+/** Latency on the axis, without trailing zeros. */
 const tickText = (ms) => (ms >= 1_000 ? `${ms / 1_000} s` : `${Number(ms.toPrecision(2))} ms`);
 
 const FIELDS = ["gets_per_second", "puts_per_second", "get_p50_ms", "get_p99_ms", "put_p50_ms", "put_p99_ms"];
 
 let charts = [];
-/** The time under the pointer, if it is on a picture. */
+/** Time under the pointer, if it is over a chart. */
 let pointedMs = null;
 
 export function lines() {
@@ -52,7 +52,7 @@ function point(atMs) {
   show();
 }
 
-/** The numbers under the lines: of the last second, or of the one under the pointer. */
+/** Shows the numbers below the charts: of the last second, or of the second under the pointer. */
 function show() {
   const nearest = pointedMs === null ? null : nearestTo(pointedMs);
   const shown = nearest ?? store.loads.at(-1);

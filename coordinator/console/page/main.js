@@ -1,4 +1,4 @@
-// Starts the parts of the page; each shows one section of what the feed tells.
+// Starts the parts of the page. Each shows one section of the feed.
 
 import { appearance } from "./appearance.js";
 import { onTheme } from "./colours.js";
@@ -20,12 +20,12 @@ import { tables } from "./tables.js";
 
 for (const start of [appearance, dialogs, keyboard, head, health, tables, lines, nodes, nodeMenu, moves, reshapings, plan, quorum, events]) start();
 onTheme(() => store.touch("theme"));
-// A server of another version has another page; whoever is about to order something is not interrupted.
+// A server of another version has another page. An open dialog is not interrupted.
 let version = null;
 store.on(["hello"], () => {
   version ??= store.hello.version;
   if (version !== store.hello.version && !document.querySelector("dialog[open]")) location.reload();
 });
-// Ages go on while nothing happens.
+// Ages advance without messages, too.
 setInterval(() => store.touch("clock"), 1_000);
 follow();

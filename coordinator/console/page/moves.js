@@ -1,4 +1,4 @@
-// Moves under way: from where to where, how far, how long still, and why.
+// Moves in progress: source, destination, progress, remaining time and reason.
 
 import { cancelOrder } from "./actions.js";
 import { confirmOrder } from "./confirm.js";
@@ -10,7 +10,7 @@ import { store } from "./store.js";
 import { isParticipant, spaced } from "./words.js";
 
 const OVER = new Set(["done", "cancelled", "superseded", "failed"]);
-/** What is seen first: what is furthest on, and what waits for its turn last. */
+/** Order of moves: the most advanced first, the waiting ones last. */
 const PHASES = ["hand_over", "in_sync", "copying", "cleanup", "queued"];
 
 let whole = new Speed();
@@ -59,10 +59,10 @@ function draw() {
   byId("cancel").hidden = !(running && store.hello?.may_change);
 }
 
-/** The most copies that each node which is being emptied was seen to hold. */
+/** Largest number of copies seen at each draining node. */
 const mostHeld = new Map();
 
-/** How far the nodes are that are being emptied: copies go by themselves, without a plan. */
+/** Progress of draining nodes, whose copies move without a plan. */
 function drains() {
   const draining = (store.nodes ?? []).filter((node) => node.goal === "drain" && node.copies_held > 0);
   const there = new Set(draining.map((node) => node.node_id));
@@ -78,7 +78,7 @@ function drains() {
 
 const overCount = ({ done, cancelled, superseded, failed }) => done + cancelled + superseded + failed;
 
-/** A drain makes `moving` true without a plan. */
+/** Describes the last plan. A drain makes `moving` true without a plan. */
 function summaryText(running, summary, moving) {
   if (!summary) return "No moves received yet.";
   if (summary.moves_total === 0) return running ? "A rebalance is starting." : moving ? "" : "No moves yet.";
@@ -91,7 +91,7 @@ function summaryText(running, summary, moving) {
   const left = whole.leftMs(summary.bytes_total);
   if (left !== null) parts.push(`about ${coming(left)} left`);
   const waits = summary.queued > 0 ? [`${count(summary.queued)} wait`] : [];
-  // Lines break between the parts, not within them.
+  // Lines break between the parts only.
   return [...parts, ...waits, ...ends].map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
 }
 

@@ -1,4 +1,4 @@
-// What can be ordered of a node: a small menu at its row, and a question before anything is done.
+// Menu of a node's orders, each of which is confirmed first.
 
 import { nodeCheck, nodeOrder } from "./actions.js";
 import { confirmOrder } from "./confirm.js";
@@ -13,7 +13,7 @@ const ORDERS = {
   undrain: { label: "Undrain", about: (node) => `The drain of ${node} is cancelled, and it may receive copies again.` },
 };
 
-/** Which orders make sense for it now. */
+/** Returns the orders that are possible for a node now. */
 function ordersFor({ goal }) {
   if (goal === "drain") return ["undrain"];
   if (goal === "cordon") return ["drain", "uncordon"];
@@ -22,7 +22,7 @@ function ordersFor({ goal }) {
 
 let opener = null;
 
-/** Opens the menu of this node beside its button. */
+/** Opens the menu of a node beside its button. */
 export function openMenu(node, button) {
   const menu = byId("node-menu");
   opener = button;
@@ -39,7 +39,7 @@ export function openMenu(node, button) {
   menu.querySelector("button")?.focus();
 }
 
-/** Makes the menu go by arrow keys. */
+/** Moves the focus in the menu with the arrow keys. */
 export function nodeMenu() {
   const menu = byId("node-menu");
   menu.addEventListener("keydown", (event) => {

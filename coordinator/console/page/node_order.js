@@ -1,4 +1,4 @@
-// Which nodes are listed, and in which order.
+// Selection and order of the listed nodes.
 
 import { nodeWords } from "./words.js";
 
@@ -7,7 +7,7 @@ const level = (node) => (node.status === "alive" && node.goal !== "serve" ? 2 : 
 const number = (value) => value ?? -1;
 const names = new Intl.Collator("en", { numeric: true });
 
-/** Comparisons by the word of the column; numbers the largest first, status the worst first. */
+/** Comparisons by column: the largest number first, the worst status first. */
 const COLUMNS = {
   name: () => 0,
   status: (left, right) => level(left) - level(right) || nodeWords(left).localeCompare(nodeWords(right)),
@@ -19,14 +19,14 @@ const COLUMNS = {
   silent: (left, right) => number(right.silent_for_ms) - number(left.silent_for_ms),
 };
 
-/** A copy of the list in this order; equal ones by name. */
+/** Returns a sorted copy of the list; equal nodes are sorted by name. */
 export function sorted(nodes, column, reversed) {
   const compare = COLUMNS[column];
   const sign = reversed ? -1 : 1;
   return [...nodes].sort((left, right) => sign * compare(left, right) || (column === "name" ? sign : 1) * names.compare(left.node, right.node));
 }
 
-/** Those that have all words of the filter in their name, zone, status, address or tables. */
+/** Returns the nodes with all words of the filter in their name, zone, status, address or tables. */
 export function filtered(nodes, filter) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return nodes;
@@ -36,7 +36,7 @@ export function filtered(nodes, filter) {
   });
 }
 
-/** The order of before, as long as somebody has a hand on the list: the row under it must not become another one. */
+/** Returns the previous order while the user points at the list: the row under the pointer must not change. */
 export function held(nodes, before) {
   const there = new Map(nodes.map((node) => [node.node_id, node]));
   const kept = before.filter((node) => there.delete(node.node_id) || false).map((node) => node.node_id);

@@ -1,4 +1,4 @@
-// One line of the list of nodes. Lines are used again for other nodes as the list scrolls.
+// Row in the list of nodes. Rows are reused for other nodes while the list scrolls.
 
 import { ownerColour } from "./colours.js";
 import { el, mark, say } from "./dom.js";
@@ -7,7 +7,7 @@ import { openMenu } from "./node_menu.js";
 import { store } from "./store.js";
 import { isParticipant, nodeLevel, nodeWords } from "./words.js";
 
-/** Signs beside the words, so that a glance at the column is enough. */
+/** Symbols beside the words. */
 const SIGNS = { good: "●", aside: "◐", bad: "▲" };
 
 export function makeRow() {
@@ -43,14 +43,14 @@ export function makeRow() {
   return row;
 }
 
-/** A number with a bar; a mark stands where its fair share is. */
+/** Creates a number with a bar and a mark at the fair share. */
 function bar(kind) {
   const parts = { number: el("span", { class: "number" }), fill: el("i", { class: "fill" }), fair: el("i", { class: "fair" }) };
   parts.element = el("span", { class: `amount ${kind}`, role: "cell" }, parts.number, el("span", { class: "bar", "aria-hidden": "true" }, parts.fill, parts.fair));
   return parts;
 }
 
-/** Shows a node in a row. `scale` has the numbers at which the bars are full, `share` what is fair for it. */
+/** Shows a node in a row. `scale` has the numbers of full bars, `share` the node's fair numbers. */
 export function showRow(row, node, share, scale, silentMs) {
   row.node = node;
   const { parts } = row;
@@ -84,7 +84,7 @@ export function showRow(row, node, share, scale, silentMs) {
   parts.menu.hidden = !store.hello?.may_change || node.status === "lost";
 }
 
-/** Its heartbeats are overdue: by twice their time, or by 5 s where nobody says what that is. */
+/** Returns whether heartbeats are overdue: by twice the interval, or by 5 s if the interval is unknown. */
 const isLate = (node, silentMs) => silentMs !== null && silentMs > 2 * (node.timing?.heartbeat_for_ms ?? 2_500);
 
 function showBar(parts, number, fair, full, what) {

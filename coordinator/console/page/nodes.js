@@ -1,4 +1,4 @@
-// The list of nodes: sorted, filtered, and of many only those that are seen are there.
+// List of nodes: sorted, filtered, and with elements for the visible rows only.
 
 import { byId, mark, say } from "./dom.js";
 import { count } from "./format.js";
@@ -8,7 +8,7 @@ import { fairShares } from "./shares.js";
 import { store } from "./store.js";
 import { nodeLevel } from "./words.js";
 
-/** Rows above and below what is seen, so that a quick turn of the wheel shows no gap. */
+/** Extra rows above and below, so that quick scrolling shows no gap. */
 const SPARE_ROWS = 6;
 
 let column = "name";
@@ -54,7 +54,7 @@ function arrange(asked) {
   scale = { led: fullAt(all, "partitions_led", "led"), copies: fullAt(all, "copies_held", "copies") };
   const list = byId("node-list");
   const found = filtered(all, filter);
-  // While a button has the focus or the pointer is on the list, nobody wants rows to change places.
+  // Rows keep their places while a button has the focus or the pointer is over the list.
   const busy = !asked && (list.matches(":hover") || list.contains(document.activeElement));
   shown = busy ? held(found, shown) : sorted(found, column, reversed);
   for (const button of document.querySelectorAll("#nodes [data-sort]")) {
@@ -64,7 +64,7 @@ function arrange(asked) {
   }
 }
 
-/** What a full bar stands for: a little above the most that a node has or should have. */
+/** Returns the numbers of full bars: slightly above the largest actual or fair number. */
 function fullAt(all, field, share) {
   let most = 0;
   for (const node of all) most = Math.max(most, node[field], shares.get(node.node_id)?.[share] ?? 0);
@@ -94,7 +94,7 @@ function draw() {
     const node = shown[first + at];
     row.hidden = first + at >= last;
     if (row.hidden) {
-      // What is not seen is not to be found by name either.
+      // A hidden row has no name, so that a search by name does not find it.
       mark(row, "data-name", null);
       continue;
     }
@@ -116,7 +116,7 @@ function summary(all) {
   return parts.join(" · ");
 }
 
-/** Up and down go from a button to the same one of the next row, as far as the list goes. */
+/** Moves the focus from a button to the same one of the next or previous row. */
 function stepRows(event) {
   const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const row = event.target.closest?.(".node");

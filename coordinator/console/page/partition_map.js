@@ -1,9 +1,9 @@
-// The partitions of one table: who leads each, and in which state it is. Arrays of numbers, since there may be 100,000.
+// Leaders and states of the partitions of a table, in arrays of numbers: there may be 100,000.
 
 const NOTHING = ".".charCodeAt(0);
 
 export class PartitionMap {
-  /** Of a whole map, which came in the connection with number `greeting`. */
+  /** Takes a complete map that was received on the connection with number `greeting`. */
   constructor({ table_id, table, version, holds, leaders, states }, greeting) {
     this.tableId = table_id;
     this.table = table;
@@ -11,16 +11,16 @@ export class PartitionMap {
     this.holds = holds;
     this.greeting = greeting;
     this.length = states.length;
-    // Numbers of nodes may be beyond 32 bits.
+    // Node ids may exceed 32 bits.
     this.leaders = Float64Array.from({ length: this.length }, (_, at) => leaders[at] ?? 0);
     this.states = Uint8Array.from({ length: this.length }, (_, at) => states.charCodeAt(at));
     this.counts = new Map();
     for (const state of this.states) this.#tally(state, 1);
-    /** Numbers of partitions that changed since they were taken; null: all. */
+    /** Numbers of the partitions that changed since the last drawing; null: all. */
     this.changed = null;
   }
 
-  /** Takes changes; false if they are older than what is known. */
+  /** Applies changes. Returns false if they are older than the map. */
   apply(version, changes) {
     if (version < this.version) return false;
     this.version = version;
@@ -33,34 +33,34 @@ export class PartitionMap {
       this.leaders[number] = leader;
       this.changed?.add(number);
     }
-    // While nobody draws, one mark for all is less than a list of most.
+    // Without drawing, a mark for all is cheaper than a long list.
     if (this.changed && this.changed.size > this.length / 4) this.changed = null;
     return true;
   }
 
-  /** What is to be drawn, and from now on nothing is. */
+  /** Returns the changed partitions and clears the list. */
   takeChanged() {
     const changed = this.changed;
     this.changed = new Set();
     return changed;
   }
 
-  /** The state's letter. */
+  /** Returns the letter of a partition's state. */
   state(number) {
     return String.fromCharCode(this.states[number]);
   }
 
-  /** Counts by letter, those without any too. */
+  /** Returns the number of partitions by letter. */
   countsOf(letters) {
     return Object.fromEntries(letters.map((letter) => [letter, this.counts.get(letter.charCodeAt(0)) ?? 0]));
   }
 
-  /** Partitions that there are. */
+  /** Returns the number of existing partitions. */
   get total() {
     return this.length - (this.counts.get(NOTHING) ?? 0);
   }
 
-  /** The next partition in this state after `number`, from the beginning again after the last one; null if there is none. */
+  /** Returns the next partition in a state after `number`, and continues at the beginning; null if there is none. */
   nextInState(letter, number) {
     const state = letter.charCodeAt(0);
     const after = this.states.indexOf(state, number + 1);
@@ -72,7 +72,7 @@ export class PartitionMap {
     this.counts.set(state, (this.counts.get(state) ?? 0) + by);
   }
 
-  /** Splits make partitions with higher numbers; between them may be some that are none yet. */
+  /** Extends the arrays: splits create partitions with higher numbers, and not in order. */
   #grow(length) {
     const leaders = new Float64Array(length);
     const states = new Uint8Array(length).fill(NOTHING);

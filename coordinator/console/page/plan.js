@@ -1,4 +1,4 @@
-// A plan to look at before it is applied: what would move, what it comes to, and what it cannot meet.
+// Preview of a plan: moves, totals and unmet goals.
 
 import { applyOrder, plan as askForPlan } from "./actions.js";
 import { commandBox } from "./command.js";
@@ -7,7 +7,7 @@ import { byId, el, say } from "./dom.js";
 import { bytes, count, counted } from "./format.js";
 import { store } from "./store.js";
 
-/** Moves that are listed; of a larger plan the sums tell more. */
+/** Limit of listed moves. */
 const LISTED_MAX = 100;
 const GAINS_MAX = 12;
 
@@ -34,7 +34,7 @@ async function ask() {
 
 function show(made) {
   const home = byId("plan-body");
-  const close = el("button", { type: "button", class: "quiet", onclick: () => home.replaceChildren() }, made.moves.length === 0 ? "Close" : "Put it away");
+  const close = el("button", { type: "button", class: "quiet", onclick: () => home.replaceChildren() }, made.moves.length === 0 ? "Close" : "Discard");
   const unmet = (made.unmet ?? []).slice(0, 8).map((item) => el("li", {}, sentence(item.message)));
   const cannot = unmet.length > 0 ? [el("h4", {}, "Unmet goals"), el("ul", { class: "unmet" }, ...unmet)] : [];
   if (made.moves.length === 0) {
@@ -67,7 +67,7 @@ function sums({ moves, table_version: version }) {
   return `${sentence(parts.join("; "))} Made for table version ${count(version)}; everything keeps being served.`;
 }
 
-/** What each node gains or gives, the most first. */
+/** Returns the gains and losses of each node, the largest first. */
 function gains({ moves }) {
   const sums = new Map();
   const add = (node, by) => sums.set(node, (sums.get(node) ?? 0) + by);
@@ -97,7 +97,7 @@ async function applyIt(made, button, outcome) {
     byId("plan-ask").focus();
     announce(`${counted(started, "move")} begun.`);
   } catch (refusal) {
-    // A plan is good for one version of the tables: after a refusal it is to be made anew.
+    // A plan is valid for one version of the tables: after a refusal a new one is needed.
     outcome.replaceChildren(refusalBox(refusal));
     button.disabled = refusal.code === "stale_plan" || refusal.code === "StalePlan";
   }

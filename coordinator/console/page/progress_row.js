@@ -1,8 +1,8 @@
-// A line about something that is under way: a move, a split, a merge.
+// Row of an operation in progress: a move, split or merge.
 
 import { el } from "./dom.js";
 
-/** Of what, from where to where, how far, and behind its phase a note of each of these classes. */
+/** Creates a row with subject, direction, progress and phase, and a note after the phase for each of `notes`. */
 export function progressRow(...notes) {
   const element = el("li", { class: "move" });
   const parts = {

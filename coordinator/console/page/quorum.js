@@ -1,4 +1,4 @@
-// The coordinators: who leads, how far the others are, how quickly their disks are, or why one does not answer.
+// Coordinators: role, lag, sync latency, or the reason why one does not answer.
 
 import { byId, el, keep, mark, say } from "./dom.js";
 import { count, counted, latency } from "./format.js";
@@ -6,7 +6,7 @@ import { store } from "./store.js";
 import { spaced } from "./words.js";
 
 const SIGNS = { leader: "◆", follower: "●", candidate: "◐" };
-/** A disk that takes longer for one in a hundred syncs slows every write to the quorum. */
+/** A larger p99 of the syncs of one disk slows every write to the quorum. */
 const SLOW_MS = 50;
 const FAR_BEHIND = 1_000;
 

@@ -1,4 +1,4 @@
-// Splits and merges under way: of what, how far, and what they wait for.
+// Splits and merges in progress: partitions, progress and obstacles.
 
 import { byId, keep, mark, say } from "./dom.js";
 import { counted } from "./format.js";
@@ -26,7 +26,7 @@ function update(element, reshaping) {
   say(parts.name, name);
   say(parts.way, merges ? `and ${reshaping.right} become one` : `${reshaping.right} is split off from “${reshaping.at}” on`);
   say(parts.phase, `${spaced(reshaping.kind)}, ${spaced(reshaping.reshaping_phase)}`);
-  // Of a merge nobody knows how far it is.
+  // The progress of a merge is unknown.
   if (merges) parts.progress.removeAttribute("value");
   else if (parts.progress.value !== reshaping.percent) parts.progress.value = reshaping.percent;
   mark(parts.progress, "aria-label", `${merges ? "Merge" : "Split"} of ${name}`);

@@ -1,14 +1,14 @@
-// What part of the partitions and of the load would be fair for each member, by its weight.
+// Fair share of each member in partitions and load, by weight.
 
 import { isParticipant } from "./words.js";
 
-/** A share has whoever is given partitions: neither members that are away nor those that give theirs to others. */
+/** Returns whether a member has a share: it is alive, and neither drained nor in maintenance. */
 const takesPart = (node) => node.status === "alive" && node.goal !== "drain" && node.goal !== "maintain";
 
-/** Members that share the same partitions: nodes among themselves, participants with those that serve the same tables. */
+/** Groups members that share the same partitions: all nodes, and participants that serve the same tables. */
 const groupOf = (node) => (isParticipant(node) ? [...node.serves].sort().join("\u0000") : "");
 
-/** Fair numbers by the number of the member: `{led, copies, loadPercent}`, null of what it has no part in. */
+/** Returns the fair numbers by member id: `{led, copies, loadPercent}`; null where it has no share. */
 export function fairShares(nodes) {
   const groups = new Map();
   for (const node of nodes) {

@@ -1,10 +1,10 @@
-// What is known of the cluster now. The feed puts sections in; the parts of the page are told once per frame which changed.
+// Current state of the cluster. The feed updates its sections, and the parts of the page are notified once per frame.
 
 import { PartitionMap } from "./partition_map.js";
 
-/** How far back the lines of throughput and latency go. */
+/** Period of the charts. */
 export const LOADS_FOR_MS = 5 * 60_000;
-/** At most so many points of them: one a second, and a few more. */
+/** Largest number of their points: one per second, and some more. */
 const LOADS_MAX = 330;
 
 class Store {
@@ -16,14 +16,14 @@ class Store {
   events = null;
   quorum = null;
   trouble = null;
-  /** `connecting`, `live`, `reconnecting`; whether what is shown is old says `trouble`. */
+  /** `connecting`, `live`, `reconnecting`. `trouble` is set if the shown state is old. */
   connection = "connecting";
-  /** When anything was heard last, by this machine's clock. */
+  /** Time of the last message, by this machine's clock. */
   heardAtMs = null;
   loads = [];
-  /** Partitions by the number of their table. */
+  /** Partitions by table number. */
   maps = new Map();
-  /** Number of the node of which the partitions are shown, if one was picked. */
+  /** Id of the selected node, whose partitions are highlighted. */
   picked = null;
 
   #greetings = 0;
@@ -32,18 +32,18 @@ class Store {
   #changed = new Set();
   #scheduled = false;
 
-  /** Calls `listener` in the next frame after any of the sections changed. */
+  /** Calls `listener` in the frame after a change of any of the sections. */
   on(sections, listener) {
     this.#listeners.push({ sections, listener });
   }
 
-  /** Puts a section in. */
+  /** Replaces a section. */
   set(section, value) {
     this[section] = value;
     this.touch(section);
   }
 
-  /** Says that a section changed. A hidden page draws no frames; what changed meanwhile is drawn once when it is seen again. */
+  /** Marks a section as changed. A hidden page has no frames; the changes are drawn once when it is visible again. */
   touch(section) {
     this.#changed.add(section);
     if (this.#scheduled) return;
@@ -57,7 +57,7 @@ class Store {
     this.#changed = new Set();
     for (const { sections, listener } of this.#listeners) {
       if (!sections.some((section) => changed.has(section))) continue;
-      // One part that fails must not take the others with it.
+      // A failure of one part must not stop the others.
       try {
         listener(changed);
       } catch (error) {
@@ -66,7 +66,7 @@ class Store {
     }
   }
 
-  /** A connection begins: everything comes whole once more, so nothing of before is kept beside it. */
+  /** Starts a connection: all sections are sent again in full, so the old ones are dropped. */
   greet(hello) {
     this.#greetings += 1;
     this.loads = [];
@@ -75,7 +75,7 @@ class Store {
     this.touch("loads");
   }
 
-  /** One point of the lines. */
+  /** Adds a point to the charts. */
   addLoad(load) {
     const last = this.loads.at(-1);
     if (last && load.at_ms <= last.at_ms) return;
@@ -86,12 +86,12 @@ class Store {
     this.touch("loads");
   }
 
-  /** The cluster's time, as far as its last message tells: a reader's clock may be wrong by minutes. */
+  /** Returns the cluster's time according to its last message: the clock of this machine may differ by minutes. */
   nowMs() {
     return Date.now() + (this.#clockAheadMs ?? 0);
   }
 
-  /** Of most nodes only numbers changed. */
+  /** Updates the nodes. Usually only numbers change. */
   changeNodes({ nodes, numbers, gone }) {
     if (this.nodes === null) return;
     for (const [id, led, copies, bytes, keys, rate, silent] of numbers) {
@@ -124,7 +124,7 @@ class Store {
     if (this.maps.delete(table)) this.touch("maps");
   }
 
-  /** The list of tables came: a map of an earlier connection whose table is not on it was dropped meanwhile. */
+  /** Takes the list of tables: the map of a table that is not on it is dropped. */
   setTables(tables) {
     const there = new Set(tables.map((table) => table.table_id));
     for (const [table, map] of this.maps) {

@@ -1,4 +1,4 @@
-// One table on the page: its heading, its picture, the cursor in it, and a line that says what the cursor is on.
+// Block of a table: heading, grid, cursor, and a line about the partition under the cursor.
 
 import { el, mark, say } from "./dom.js";
 import { counted } from "./format.js";
@@ -9,7 +9,7 @@ import { hideTip, showTip } from "./tooltip.js";
 import { stateWord, STATES } from "./words.js";
 
 const LETTERS = STATES.map((state) => state.letter);
-/** Rows that PageUp and PageDown go. */
+/** Step of PageUp and PageDown, in rows. */
 const PAGE_ROWS = 10;
 
 export class TableBlock {
@@ -35,7 +35,7 @@ export class TableBlock {
     return this.#map;
   }
 
-  /** Shows this map from now on. */
+  /** Replaces the map. */
   show(map) {
     this.#map = map;
     const { table, holds } = map;
@@ -47,7 +47,7 @@ export class TableBlock {
     mark(this.element, "data-holds", holds);
   }
 
-  /** Draws what changed, into so much room. */
+  /** Draws the changes within a size. */
   draw(look, width, heightMax) {
     const map = this.#map;
     this.#grid.draw(map, look, width, heightMax);
@@ -60,7 +60,7 @@ export class TableBlock {
     this.#showCursor();
   }
 
-  /** Moves the cursor to a partition, and says what it is. */
+  /** Moves the cursor to a partition and describes it. */
   goTo(number, focus = false) {
     this.#cursor = Math.min(Math.max(number, 0), this.#map.length - 1);
     if (focus) this.#field.focus({ preventScroll: true });
@@ -68,7 +68,7 @@ export class TableBlock {
     this.#frame.scrollIntoView({ block: "nearest" });
   }
 
-  /** To the next partition in this state; the first one if the cursor is nowhere. */
+  /** Moves the cursor to the next partition in a state, or to the first without a cursor. */
   goToState(letter) {
     const found = this.#map.nextInState(letter, this.#cursor ?? -1);
     if (found !== null) this.goTo(found, true);
@@ -80,7 +80,7 @@ export class TableBlock {
     const state = map.state(number);
     const leader = map.leaders[number];
     if (state === ".") return `${number}: no partition has this number`;
-    if (leader === 0) return `${map.table}/${number}: ${state === "l" ? "" : "nobody leads, "}${stateWord(state)}`;
+    if (leader === 0) return `${map.table}/${number}: ${state === "l" ? "" : "no leader, "}${stateWord(state)}`;
     const who = store.nodeOf(leader)?.node ?? `number ${leader}`;
     return `${map.table}/${number}: ${who} ${map.holds === "lease" ? "owns it" : "leads"}, ${stateWord(state)}`;
   }
@@ -148,7 +148,7 @@ export class TableBlock {
       End: this.#map.length - 1,
     }[event.key];
     if (to !== undefined) {
-      // A step beyond the first or last row stays where it is.
+      // A step beyond the first or last row has no effect.
       if ((to >= 0 && to < this.#map.length) || event.key.startsWith("Page")) this.goTo(to);
     } else if (event.key === "Enter" || event.key === " ") {
       if (this.#map.state(at) !== ".") showDetails(this.#map.table, at);

@@ -1,4 +1,4 @@
-// The section of partitions: a block per table, in which way they are coloured, and what the colours mean.
+// Section of partitions: a block per table, the choice of colours, and the legend.
 
 import { fixedColour, loadColour, onTheme, ownerColour } from "./colours.js";
 import { byId, el, keep, mark, say } from "./dom.js";
@@ -9,10 +9,10 @@ import { TableBlock } from "./table_block.js";
 import { drawTile } from "./tiles.js";
 import { STATES } from "./words.js";
 
-/** Height of all pictures together, in pixels of the page. What needs more gets it, with the smallest cells. */
+/** Total height of all grids, in pixels of the page. It is exceeded only with the smallest cells. */
 const HEIGHT = 400;
 const HEIGHT_MIN = 60;
-/** Owners that the legend names; of more the list of nodes tells. */
+/** Limit of owners in the legend; the list of nodes has all. */
 const NAMED_MAX = 8;
 
 const blocks = new Map();
@@ -39,7 +39,7 @@ export function tables() {
   new ResizeObserver(() => store.touch("room")).observe(byId("tables"));
 }
 
-/** Loads in steps of a tenth, so that a picture by load changes only where the colour does. */
+/** Rounds loads to tenths, so that only cells with another colour are drawn. */
 function weigh() {
   const shares = fairShares(store.nodes ?? []);
   let changed = shares.size !== loads.size;
@@ -91,7 +91,7 @@ function showPicked() {
 
 let legendKey = "";
 
-/** State by state how many there are; a press goes to the next one of them. Before them what the fillings mean. */
+/** Shows the number of partitions by state; a click selects the next one in that state. */
 function showLegend(maps) {
   const sums = new Map(STATES.map(({ letter }) => [letter, 0]));
   for (const map of maps) {
@@ -142,7 +142,7 @@ function makeState({ letter, word }) {
   return element;
 }
 
-/** The legend is drawn by what draws the grid, so that both always agree. */
+/** Draws the legend with the functions of the grid, so that both agree. */
 function paintIcon(canvas, letter) {
   const scale = window.devicePixelRatio || 1;
   const size = Math.round(13 * scale);

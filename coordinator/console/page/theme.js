@@ -1,10 +1,10 @@
-// Before anything is drawn, the theme that the reader chose: a page that flashes white at night is not looked at again.
-// No module, since those wait until the page is there.
+// Sets the chosen theme before the first drawing, so that a dark page does not flash white.
+// This is no module, since modules run after the page is parsed.
 (() => {
   try {
     const theme = localStorage.getItem("archon-theme");
     if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
   } catch {
-    // A browser that keeps nothing gets what its system wants.
+    // Without storage, the theme of the system applies.
   }
 })();

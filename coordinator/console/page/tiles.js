@@ -1,11 +1,11 @@
-// Draws partitions as tiles large enough for a shape: each state looks its own way without its colour.
+// Draws partitions as tiles with a shape, which identifies the state without its colour.
 
 import { fixedColour } from "./colours.js";
 
-/** Below so many pixels of the screen a shape cannot be told any more, and the caller gives the state's colour for the whole tile. */
+/** Smallest tile with a shape, in pixels of the screen. Smaller tiles get the colour of the state from the caller. */
 export const SHAPE_FROM = 7;
 
-/** Draws one tile of `size` pixels with its corner at `x`, `y`, over whatever was there. */
+/** Draws a tile of `size` pixels with its corner at `x`, `y`. */
 export function drawTile(context, x, y, size, letter, colour) {
   context.clearRect(x, y, size, size);
   if (letter === ".") {
@@ -20,12 +20,12 @@ export function drawTile(context, x, y, size, letter, colour) {
   (SHAPES[letter] ?? plain)(context, x, y, size);
 }
 
-/** No partition has this number: a small dot keeps the place. */
+/** No partition has this number: a small dot. */
 function gap(context, x, y, size) {
   if (size < SHAPE_FROM) return;
   const dot = Math.max(2, Math.round(size / 7));
   const at = Math.floor((size - dot) / 2);
-  context.fillStyle = fixedColour("nobody").css;
+  context.fillStyle = fixedColour("leaderless").css;
   context.fillRect(x + at, y + at, dot, dot);
 }
 
@@ -63,7 +63,7 @@ const SHAPES = {
     context.fillStyle = fixedColour("s").css;
     context.fillRect(x + size - part, y, part, size);
   },
-  /** Nobody leads: crossed out, nothing inside. */
+  /** No leader: crossed out, nothing inside. */
   l(context, x, y, size) {
     const width = stroke(size);
     const inset = Math.round(size * 0.25);

@@ -1,8 +1,8 @@
-// One small box that says what is under the pointer.
+// Tooltip: a box that describes the element under the pointer.
 
 import { byId, say } from "./dom.js";
 
-/** Shows `text` beside a point of the window, within the window. */
+/** Shows `text` beside a point, within the window. */
 export function showTip(text, x, y) {
   const tip = byId("tip");
   say(tip, text);

@@ -1,9 +1,9 @@
-// What things are called, from the words of the documents to those for people.
+// Names and terms for people, from the codes of the documents.
 
-/** A node by its name. One that was removed is called `node 7`, as no name can be. */
+/** Returns the name of a node. A removed node is `node 7`, which no name can be. */
 const nodeText = (name) => (/^node \d+$/.test(name) ? name : `node ${name}`);
 
-/** What something is about, as the command line says it. */
+/** Describes a subject, with the words of the command line. */
 export function subjectText(subject) {
   switch (subject?.kind) {
     case "coordinator": return `coordinator ${subject.coordinator_id}`;
@@ -11,28 +11,28 @@ export function subjectText(subject) {
     case "table": return `table ${subject.table}`;
     case "partition": return `partition ${subject.table}/${subject.partition}`;
     case "cluster": case "coordinators": case "copies": case "rebalance": return subject.kind;
-    default: return "something newer than this page";
+    default: return "unknown to this version of the page";
   }
 }
 
-/** Who caused something. */
+/** Describes a cause. */
 export function causeText(cause) {
   switch (cause?.kind) {
     case "coordinator": return `coordinator ${cause.coordinator_id}`;
     case "node": return nodeText(cause.node);
     // Without TLS only the address is known.
     case "admin": return cause.admin ?? `operator at ${cause.from}`;
-    default: return "somebody newer than this page";
+    default: return "unknown to this version of the page";
   }
 }
 
-/** `in_sync` → `in sync`. Words that this page does not know stay what they are. */
+/** `in_sync` → `in sync`. Unknown words stay as they are. */
 export const spaced = (word) => String(word ?? "").replaceAll("_", " ");
 
-/** It lives, and those who ask as clients do get no answer. */
+/** Returns whether a node is alive but does not answer clients. */
 const isUnreached = (node) => node.door?.state === "unreached";
 
-/** How a node is, in words: what is wanted of it where that is not to serve, otherwise what the coordinators believe. */
+/** Describes the status of a node: its goal if it is not to serve, otherwise the status by the coordinators. */
 export function nodeWords(node) {
   const { status, goal, copies_held: copies } = node;
   let words = spaced(status);
@@ -49,20 +49,20 @@ export function nodeWords(node) {
   return node.disk_full ? `disk full, ${words}` : words;
 }
 
-/** How much that matters: `good`, `aside` (as somebody wants it), `bad`. */
+/** Returns the level of a node's status: `good`, `aside` (intended by an operator) or `bad`. */
 export function nodeLevel(node) {
   if (node.disk_full || isUnreached(node)) return "bad";
   if (node.status === "alive") return node.goal === "serve" ? "good" : "aside";
-  // A service ends its processes as it needs fewer. A node that is stopped leaves copies behind.
+  // Stopped participants are normal. A stopped node leaves copies without a server.
   const meant = node.goal === "maintain" || (node.stopped && (isParticipant(node) || node.copies_held === 0));
   return node.status === "failed" && meant ? "aside" : "bad";
 }
 
 export const isParticipant = (node) => (node.serves ?? []).length > 0;
 
-/** The states of partitions by their letter, in the order of the legend: the worst first. */
+/** States of partitions by letter, in the order of the legend: the worst first. */
 export const STATES = [
-  { letter: "l", word: "nobody leads", level: "bad" },
+  { letter: "l", word: "without leader", level: "bad" },
   { letter: "x", word: "offline", level: "bad" },
   { letter: "d", word: "too few copies", level: "warn" },
   { letter: "m", word: "moving", level: "aside" },
@@ -73,9 +73,9 @@ export const STATES = [
 const BY_LETTER = new Map(STATES.map((state) => [state.letter, state]));
 export const stateWord = (letter) => BY_LETTER.get(letter)?.word ?? (letter === "." ? "no such partition" : "unknown state");
 
-/** A word as a shell takes it for one argument. */
+/** Quotes a word as one argument of a shell. */
 export const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${String(word).replaceAll("'", "'\\''")}'`);
 
-/** Arguments that name a partition. */
+/** Returns the arguments that name a partition. */
 export const partitionArguments = (table, number) =>
   table === "default" ? String(number) : `${number} --table ${quoted(table)}`;

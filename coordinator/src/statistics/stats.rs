@@ -101,7 +101,7 @@ metrics! {
         .by(NODE_STATUS);
         partitions: Labelled<u64> = Definition::gauge(
             "archon_cluster_partitions",
-            "partitions of all tables by status; nobody leads those that are unavailable"
+            "partitions of all tables by status; unavailable ones have no leader"
         )
         .by(PARTITION_STATUS);
         under_replicated: u64 = Definition::gauge(

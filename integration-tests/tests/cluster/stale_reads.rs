@@ -41,7 +41,7 @@ async fn followers_answer_stale_reads_without_leader_and_quorum() {
     }
     cluster.node(&leader).pause();
     let hasty = client.with_timeout(Duration::from_secs(2));
-    assert!(hasty.get(key).await.is_err(), "nobody leads");
+    assert!(hasty.get(key).await.is_err(), "no leader");
     for _ in 0..20 {
         let found = hasty.get_stale(key).await.expect("two followers are there");
         assert!(others.contains(&found.address) && found.as_of.get() >= revision, "{found:?}");

@@ -2,5 +2,5 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod nobody_leads;
+mod no_leader;
 mod places;

@@ -118,7 +118,7 @@ impl Voters {
     async fn leader(&self) -> &Voter {
         until("a leader", async || {
             let leader = self.0.values().find(|voter| voter.running.is_leading());
-            leader.ok_or_else(|| "nobody leads".to_owned())
+            leader.ok_or_else(|| "no leader".to_owned())
         })
         .await
     }

@@ -36,7 +36,7 @@ impl Three {
     async fn leader(&self) -> u64 {
         until("a leader", async || {
             let leads = self.running.values().find(|coordinator| coordinator.is_leading());
-            leads.map(Coordinator::id).ok_or_else(|| "nobody leads".to_owned())
+            leads.map(Coordinator::id).ok_or_else(|| "no leader".to_owned())
         })
         .await
     }

@@ -16,7 +16,7 @@ async fn polls_are_woken_by_changes_of_their_own_table() {
     let coordinator = Coordinator::start(listener, founder(id, &peers, dir.path())).await.unwrap();
     let begun = Instant::now();
     while !coordinator.is_leading() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody leads");
+        assert!(begun.elapsed() < Duration::from_secs(60), "no leader");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let quorum = coordinator.quorum().unwrap().clone();

@@ -135,7 +135,7 @@ impl Quorum {
     pub async fn leader(&self) -> u64 {
         wait_for_async("a leader", Duration::from_secs(60), || async {
             let leads = self.running.values().find(|coordinator| coordinator.is_leading());
-            leads.map(Coordinator::id).ok_or_else(|| "nobody leads".to_owned())
+            leads.map(Coordinator::id).ok_or_else(|| "no leader".to_owned())
         })
         .await
     }

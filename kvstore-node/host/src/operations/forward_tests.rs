@@ -61,7 +61,7 @@ archon_types::shown_by! {
 fn only_operations_of_any_node_clients_are_forwarded() {
     let this = Some(LIFE.node);
     assert_eq!(Origin::AnyNodeClient.goes_to(Some(LEADER), this), Some(LEADER));
-    assert_eq!(Origin::AnyNodeClient.goes_to(None, this), None, "nobody leads");
+    assert_eq!(Origin::AnyNodeClient.goes_to(None, this), None, "no leader");
     assert_eq!(Origin::AnyNodeClient.goes_to(this, this), None, "this node is about to lead");
     assert_eq!(Origin::RoutingClient.goes_to(Some(LEADER), this), None);
     assert_eq!(Origin::Forwarded.goes_to(Some(LEADER), this), None);

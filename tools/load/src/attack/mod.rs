@@ -87,7 +87,7 @@ impl Target {
         let tag = format!("{{{tag}}}");
         let located = admin.locate(table, &tag).await.map_err(asked)?;
         let (Some(leader), Some(address)) = (located.partition.leader, located.leader_address) else {
-            return Err(failed(format!("nobody leads partition {} of table {table}", located.partition.id)));
+            return Err(failed(format!("partition {} of table {table} has no leader", located.partition.id)));
         };
         let nodes = admin.list_nodes().await.map_err(asked)?;
         let node = nodes.iter().find(|node| node.name == leader).map(|node| NodeId::new(node.id));

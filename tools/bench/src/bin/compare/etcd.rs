@@ -120,7 +120,7 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
                 return Ok(client.clone());
             }
         }
-        anyhow::bail!("nobody leads")
+        anyhow::bail!("no leader")
     })?;
     let system = EtcdSystem { target: Arc::new(Etcd { leader }), members };
     Ok(Some((version(&etcd, &["--version"]), vec![Box::new(system)])))
