@@ -2,6 +2,8 @@
 killed or paused halfway. Every request is counted, and a partition has one owner at a time: the processes write a
 journal without a fence, in which no epoch comes after a later one, and no epoch belongs to two processes.
 
+`--service typescript` runs `examples/typescript/counter.js` instead, which needs `node`.
+
     python3 examples/python/run.py --archon target/release/archon --coordinators 127.0.0.1:7101
 """
 
@@ -28,7 +30,17 @@ arguments.add_argument("--coordinators", required=True, help="host:port of one o
 arguments.add_argument("--requests", type=int, default=600)
 FAULTS = ("kill-service", "kill-agent", "pause-service", "pause-both")
 arguments.add_argument("--fault", choices=FAULTS, default="kill-service")
+arguments.add_argument("--service", choices=("python", "typescript"), default="python")
 options = arguments.parse_args()
+
+
+def service_command(agent: str, address: str, directory: Path):
+    """Returns the command of a process of the service, and its option for the shared data."""
+    if options.service == "python":
+        program = [sys.executable, Path(__file__).with_name("counter.py"), "--db", directory / "counters.sqlite"]
+    else:
+        program = ["node", Path(__file__).parents[1] / "typescript/counter.js", "--logs", directory / "logs"]
+    return [str(word) for word in program] + ["--agent", agent, "--listen", address]
 
 
 def free_port() -> int:
@@ -83,9 +95,7 @@ class Instance:
         agent = [options.archon, "participant", "--table", "counters", "--name", name, "--address", self.address]
         agent += ["--listen", self.agent, "--coordinators", options.coordinators]
         self.agent_process = subprocess.Popen(agent, stderr=log)
-        service = [sys.executable, str(Path(__file__).with_name("counter.py")), "--agent", self.agent]
-        service += ["--listen", self.address, "--db", str(directory / "counters.sqlite")]
-        self.process = subprocess.Popen(service, stderr=log)
+        self.process = subprocess.Popen(service_command(self.agent, self.address, directory), stderr=log)
 
     def stop(self) -> None:
         for process in (self.process, self.agent_process):
@@ -114,11 +124,36 @@ def overlaps(journal):
     return late, sum(len(found) > 1 for found in processes.values())
 
 
+def read_database(path: Path):
+    """Returns the number of counted requests, the epochs of the partitions, and the journal."""
+    with sqlite3.connect(path) as database:
+        counted = database.execute("SELECT count(*) FROM counted").fetchone()[0]
+        epochs = database.execute("SELECT partition, epoch FROM owner ORDER BY partition").fetchall()
+        journal = database.execute("SELECT partition, epoch, process FROM journal ORDER BY number").fetchall()
+    return counted, epochs, journal
+
+
+def read_logs(directory: Path):
+    """As `read_database`, from a log of each partition: a line after one of a later epoch does not count."""
+    counted, epochs, journal = set(), {}, []
+    for log in directory.iterdir():
+        partition = int(log.stem.partition("-")[2])
+        for line in log.read_text().splitlines():
+            epoch, process, *request = line.split()
+            if request:
+                journal.append((partition, int(epoch), process))
+            if int(epoch) >= epochs.get(partition, 0):
+                epochs[partition] = int(epoch)
+                counted.update([tuple(request)] if request else [])
+    return len(counted), sorted(epochs.items()), journal
+
+
 create = [options.archon, "table", "create", "counters", "--partitions", str(PARTITIONS), "--lease"]
 create += ["--timeout", "60s", "--coordinators", options.coordinators]
 if subprocess.run(create, stdout=subprocess.DEVNULL).returncode != 0:
     sys.exit("error: no table counters. If an earlier run has left one: archon table drop counters --yes")
 directory = tempfile.TemporaryDirectory(prefix="counter-")
+(Path(directory.name) / "logs").mkdir()
 instances = {name: Instance(name, Path(directory.name)) for name in NAMES}
 asked, waiting = instances["ada"].agent, []
 try:
@@ -158,10 +193,21 @@ try:
             # The service without an agent gets every request as well, and may act only until its permission ends.
             call(instances[victim].address, "POST", path_of(counter, request))
     if options.fault == "kill-agent":
-        for of, counter in enumerate(COUNTERS):
-            answer = call(instances[victim].address, "POST", path_of(counter, of))
-            if answer is None or answer[0] == 200:
-                sys.exit(f"error: the service without an agent answers {answer} for {counter}")
+
+        def refuses_all():
+            answers = []
+            for of, counter in enumerate(COUNTERS):
+                answers.append(call(instances[victim].address, "POST", path_of(counter, of)))
+                owner = ask(asked, f"/v1/where/{counter}").get("owner")
+                # The next owner acts as well, so the journal shows whether both do.
+                if owner and owner["participant"] != victim:
+                    call(owner["address"], "POST", path_of(counter, of))
+            return all(answer is not None and answer[0] != 200 for answer in answers)
+
+        # Its permission may outlive the requests above. Then it refuses, and others own its counters.
+        until("the end of the permission of a service without an agent", refuses_all)
+        owner_of = lambda counter: (ask(asked, f"/v1/where/{counter}").get("owner") or {}).get("participant", victim)
+        until("another owner", lambda: all(owner_of(counter) != victim for counter in COUNTERS))
     if options.fault in ("pause-service", "pause-both"):
         # The agent wakes later: until then the service has only its clock to notice that its permission has ended.
         instances[victim].process.send_signal(signal.SIGCONT)
@@ -172,10 +218,9 @@ try:
                     sys.exit(f"error: the woken process answers {answer!r}")
         instances[victim].agent_process.send_signal(signal.SIGCONT)
         until("a share for the woken process", lambda: all(has_share(instance) for instance in instances.values()))
-    with sqlite3.connect(Path(directory.name) / "counters.sqlite") as database:
-        counted = database.execute("SELECT count(*) FROM counted").fetchone()[0]
-        epochs = database.execute("SELECT partition, epoch FROM owner ORDER BY partition").fetchall()
-        journal = database.execute("SELECT partition, epoch, process FROM journal ORDER BY number").fetchall()
+    data = Path(directory.name)
+    is_python = options.service == "python"
+    counted, epochs, journal = read_database(data / "counters.sqlite") if is_python else read_logs(data / "logs")
     late, shared = overlaps(journal)
     print(f"requests: {options.requests}, attempts: {attempts}, counted: {counted}")
     print(f"rows of the journal: {len(journal)}, after a later epoch: {late}, epochs of two processes: {shared}")

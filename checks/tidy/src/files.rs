@@ -36,7 +36,7 @@ pub fn names(folder: &str) -> Vec<String> {
     names
 }
 
-/// Returns all files below a folder with one of these endings, sorted. Skips `target` and names that begin with a dot.
+/// Returns all files below a folder with one of these endings, sorted. Skips `target`, `node_modules` and names that begin with a dot.
 ///
 /// # Panics
 /// If it cannot be read.
@@ -48,7 +48,7 @@ pub fn files_below(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() && !name.starts_with('.') && name != "target" {
+        if path.is_dir() && !name.starts_with('.') && !["target", "node_modules"].contains(&name) {
             found.extend(files_below(&path, ends));
         } else if ends.iter().any(|end| name.ends_with(end)) {
             found.push(path);

@@ -11,26 +11,35 @@ use std::process::{Command, Output};
 /// Variables of a user's shell that the programs would take for options.
 const VARIABLES: [&str; 4] = ["ARCHON_COORDINATORS", "ARCHON_TLS_DIR", "ARCHON_NAME", "ARCHON_LISTEN"];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Returns a program at the root of the repository, without a user's settings.
+pub(crate) fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    for name in VARIABLES {
+        command.env_remove(name);
+    }
+    command.current_dir(root()).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+/// Returns whether this machine has a program; a test without it is skipped.
+pub(crate) fn has(name: &str) -> bool {
+    let found = program(name).arg("--version").output();
+    if let Err(error) = &found {
+        skipped(format!("{name} does not start: {error}"));
+    }
+    found.is_ok()
 }
 
 /// Runs Python at the root of the repository; `None` if this machine has none.
 fn python(arguments: &[&str]) -> Option<Output> {
-    let mut command = Command::new("python3");
-    for name in VARIABLES {
-        command.env_remove(name);
-    }
-    match command.args(arguments).current_dir(root()).env("PYTHONDONTWRITEBYTECODE", "1").output() {
-        Ok(output) => Some(output),
-        Err(error) => {
-            skipped(format!("python3 does not start: {error}"));
-            None
-        }
-    }
+    has("python3").then(|| program("python3").args(arguments).output().expect("python3 starts"))
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -63,10 +72,16 @@ fn service_paused_with_its_agent_acts_no_more() {
 }
 
 fn counts_once_beside(fault: &str, expected: &str) {
+    counts_once("python", fault, expected);
+}
+
+/// Runs the example of three processes in a language, with a fault. The caller has checked that its program exists.
+pub(crate) fn counts_once(service: &str, fault: &str, expected: &str) {
     let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, room: Room::Whole, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     let coordinators = cluster.coordinator_list();
     let run = ["examples/python/run.py", "--archon", EXE, "--coordinators", &coordinators, "--fault", fault];
+    let run = [&run[..], &["--service", service]].concat();
     let Some(output) = python(&run) else { return };
     let printed = text(&output);
     println!("{printed}");

@@ -1,6 +1,7 @@
 //! Agents, backups, export and import, participants, and Redis clients on clusters of real processes.
 
 mod agents;
+mod agents_in_other_languages;
 mod backup;
 mod backup_since;
 mod expiry;

@@ -1,0 +1,95 @@
+/**
+ * Returns the address of an agent.
+ *
+ * @param {string} agent
+ * @returns {Address}
+ * @throws {TypeError}
+ */
+export function parse(agent: string): Address;
+/**
+ * Returns a number of a document that is exact.
+ *
+ * @param {Document} from
+ * @param {string} name
+ * @returns {number}
+ */
+export function integer(from: Document, name: string): number;
+/**
+ * @param {Document} from
+ * @param {string} name
+ * @returns {string}
+ */
+export function string(from: Document, name: string): string;
+/** @param {unknown} error */
+export function text(error: unknown): string;
+/** Requests one at a time over a connection that is kept open. All requests may be repeated. */
+export class Caller {
+    /**
+     * @param {string} agent
+     * @param {number} timeoutMs Time limit of a request.
+     */
+    constructor(agent: string, timeoutMs: number);
+    timeoutMs: number;
+    /**
+     * Sends a request and returns the document of the answer.
+     *
+     * @param {"GET" | "POST"} method
+     * @param {string} path
+     * @param {string | undefined} session
+     * @param {Document} [data]
+     * @param {number} [withinMs]
+     * @returns {Promise<Document>}
+     * @throws {AgentError} If it is refused, or gets no answer in time.
+     */
+    call(method: "GET" | "POST", path: string, session: string | undefined, data?: Document, withinMs?: number): Promise<Document>;
+    /** Ends the connection and all requests for good. */
+    close(): void;
+    #private;
+}
+/** Events of one connection. */
+export class Stream {
+    /** @param {string} agent */
+    constructor(agent: string);
+    /**
+     * Connects.
+     *
+     * @param {string} session
+     * @param {number} position Number of the newest event that has arrived.
+     * @param {number} timeoutMs
+     * @throws {AgentError}
+     */
+    open(session: string, position: number, timeoutMs: number): Promise<void>;
+    /**
+     * Yields events until the connection ends.
+     *
+     * @returns {AsyncGenerator<Document, void, void>}
+     */
+    events(): AsyncGenerator<Document, void, void>;
+    /** Ends the connection: the reader finds its end. */
+    shut(): void;
+    #private;
+}
+export type Document = Record<string, unknown>;
+export type Address = {
+    socketPath: string;
+} | {
+    host: string;
+    port: number;
+};
+/**
+ * Owner of a partition, as the coordinators report it. It may have changed since.
+ */
+export type Owner = {
+    participant: string;
+    address: string;
+    epoch: number;
+    serves: boolean;
+};
+/**
+ * Partition of a key, and its owner if it has one.
+ */
+export type Whereabouts = {
+    table: string;
+    partition: number;
+    owner: Owner | undefined;
+};
