@@ -9,7 +9,6 @@ mod args;
 mod backup;
 mod bench;
 mod cert;
-mod completion;
 mod connect;
 mod demo;
 mod doctor;
@@ -21,6 +20,7 @@ mod kv;
 mod output;
 mod recover;
 mod serve;
+mod shell_files;
 #[cfg(feature = "otlp")]
 mod spans;
 mod stalls;
@@ -71,7 +71,8 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn run(cli: Cli) -> Result<Exit, Failure> {
     let Cli { connection, verb } = cli;
     match verb {
-        Verb::Completion { shell } => completion::run(shell),
+        Verb::Completion { shell } => shell_files::complete(shell),
+        Verb::Manual { directory } => shell_files::write_manual(&directory),
         Verb::Version => version::run(&Output::new(connection.output)),
         Verb::Cert(verb) => cert::run(&verb, &connection, &Output::new(connection.output)),
         Verb::Quorum(QuorumVerb::Recover(args)) => recover::run(&args, &Output::new(connection.output)),
@@ -160,6 +161,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         | Verb::Bench(_)
         | Verb::Cert(_)
         | Verb::Completion { .. }
+        | Verb::Manual { .. }
         | Verb::Coordinator(_)
         | Verb::Demo(_)
         | Verb::Doctor(_)

@@ -407,7 +407,7 @@ Examples:
     )]
     Cert(CertVerb),
 
-    /// Print the version of archon.
+    /// Print the version of archon, its commit, and the protocols that it supports.
     #[command(after_help = "Examples:\n  archon version\n  archon version -o json")]
     Version,
 
@@ -420,6 +420,16 @@ Examples:
         /// The shell: bash, zsh, fish, elvish or powershell.
         #[arg(value_enum)]
         shell: Shell,
+    },
+
+    /// Write a manual page for each command into a directory.
+    #[command(after_help = "\
+Examples:
+  archon manual ~/.local/share/man/man1 && man archon-kv-put")]
+    Manual {
+        /// Directory, which is created if it is missing. Pages of the same name are replaced.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
     },
 }
 

@@ -1,5 +1,6 @@
 //! The command line as a black box: invalid input, exit codes without a cluster, and help texts.
 
+use archon_types::ProtocolRange;
 use assert_cmd::Command;
 use std::net::TcpListener;
 use std::process::Output;
@@ -124,9 +125,60 @@ fn help_of_table_create_recommends_a_partition_count() {
 #[test]
 fn version_is_printed_for_people_and_programs() {
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(String::from_utf8_lossy(&archon(&["version"]).stdout), format!("archon {version}\n"));
-    let json = archon(&["version", "--json"]);
-    assert_eq!(String::from_utf8_lossy(&json.stdout), format!("{{\"archon_version\":\"{version}\"}}\n"));
+    let json: serde_json::Value = serde_json::from_slice(&archon(&["version", "--json"]).stdout).expect("JSON");
+    assert_eq!(json["archon_version"], version);
+    let ProtocolRange { oldest, newest } = ProtocolRange::SPOKEN;
+    assert_eq!(
+        (json["protocol_min"].as_u64(), json["protocol_max"].as_u64()),
+        (Some(oldest.into()), Some(newest.into()))
+    );
+    let commit = json["commit"].as_str().unwrap_or("unknown");
+    let expected = format!("archon {version}, commit {commit}, protocols {oldest} to {newest}\n");
+    assert_eq!(String::from_utf8_lossy(&archon(&["version"]).stdout), expected);
+}
+
+/// The build script runs in copies of the folder: of a clone, of a crate, of neither.
+#[test]
+fn build_script_finds_the_commit_with_and_without_git() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let script = directory.path().join("script");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/build.rs");
+    let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let compiled = Command::new(compiler).args(["--edition", "2024", source, "-o"]).arg(&script).output();
+    assert!(compiled.expect("rustc starts").status.success());
+    let folder = directory.path().join("other/cli");
+    std::fs::create_dir_all(&folder).expect("a directory");
+    let run = |commit: &str| {
+        let mut command = Command::new(&script);
+        command.current_dir(&folder).env("ARCHON_COMMIT", commit).env("GIT_CEILING_DIRECTORIES", directory.path());
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).expect("a text");
+        text.lines().find_map(|line| line.strip_prefix("cargo:rustc-env=ARCHON_BUILT_COMMIT=").map(str::to_owned))
+    };
+    assert_eq!(run(""), None);
+    assert_eq!(run("no commit"), None);
+    std::fs::write(
+        folder.join(".cargo_vcs_info.json"),
+        "{\n  \"git\": {\n    \"sha1\": \"0123456789abcdef\"\n  },\n  \"path_in_vcs\": \"cli\"\n}",
+    )
+    .expect("a file");
+    assert_eq!(run("").as_deref(), Some("0123456789abcdef"));
+    assert_eq!(run("abcdef0123").as_deref(), Some("abcdef0123"));
+}
+
+#[test]
+fn manual_has_a_page_for_each_command() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let pages = directory.path().join("man1");
+    let output = archon(&["manual", pages.to_str().expect("a path")]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    for page in ["archon.1", "archon-kv-put.1", "archon-participant.1"] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
+        assert!(text.contains(".SH NAME") && text.contains("OPTIONS"), "{page}: {text}");
+    }
+    let file = pages.join("archon.1/below");
+    assert_eq!(code(&archon(&["manual", file.to_str().expect("a path")])), 1);
 }
 
 #[test]
