@@ -24,9 +24,21 @@ fix:
 ci:
     .ci/run
 
-# Unseen seeds, regressions, soak, advisories: an hour. A failure is a finding for the next change.
+# Unseen seeds, regressions, soak, advisories, packages: 90 minutes. A failure is a finding for the next change.
 nightly:
     .ci/nightly
+
+# The package for Debian: target/debian/*.deb
+deb:
+    packaging/build deb
+
+# A program that needs no libraries of the machine.
+static:
+    packaging/build static
+
+# The crates, as they would be published: target/package/*.crate
+crates:
+    packaging/build crates
 
 # One seed of the simulator again, with the end of its trace: just seed 89
 seed number lines="200":

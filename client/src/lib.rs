@@ -83,6 +83,8 @@ pub use stats::NodeStats;
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+    #[doc = include_str!("../README.md")]
+    struct CrateReadme;
     #[doc = include_str!("../../docs/concepts/leases.md")]
     struct Leases;
 }

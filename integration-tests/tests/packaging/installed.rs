@@ -24,6 +24,8 @@ fn build(directory: &Path) -> PathBuf {
     let target = directory.join("target");
     fs::create_dir_all(target.join("release")).expect("a directory");
     fs::copy(EXE, target.join("release/archon")).expect("a copy of the program");
+    let shell_files = target.join("release/shell-files");
+    run(Command::new(root().join("packaging/build")).args(["shell-files", EXE]).arg(&shell_files));
     let package = directory.join("archon.deb");
     let mut command = Command::new("cargo");
     command.args([
@@ -115,6 +117,22 @@ fn installed_package_runs_a_cluster_and_removal_keeps_data() {
     for user in ["archon:", "archon-coordinator:"] {
         assert!(machine.read("/etc/passwd").lines().any(|line| line.starts_with(user)), "{user}");
     }
+
+    for file in [
+        "bash-completion/completions/archon",
+        "zsh/vendor-completions/_archon",
+        "fish/vendor_completions.d/archon.fish",
+    ] {
+        let script = machine.read(&format!("/usr/share/{file}"));
+        assert!(script.contains("participant"), "{file}");
+    }
+    for page in ["archon", "archon-node", "archon-kv-put"] {
+        // Compressed, unless the package was built in a hurry.
+        let files = ["1", "1.gz"].map(|ending| machine.path(&format!("/usr/share/man/man1/{page}.{ending}")));
+        assert!(files.iter().any(|file| file.is_file()), "{page}");
+    }
+    let version = run(Command::new(machine.path("/usr/bin/archon")).arg("version"));
+    assert!(version.contains(", commit ") && version.contains(", protocols "), "{version}");
 
     // As in the guide: numbers, addresses, peers; settings common to all nodes in one file, the rest in one file each.
     let addresses = free_addresses(6);

@@ -2,6 +2,7 @@
 //! program.
 
 mod compose;
+mod crates;
 mod debian;
 mod image;
 mod kubernetes;
@@ -21,7 +22,7 @@ fn version() -> String {
 /// A new file needs a test that reads it.
 #[test]
 fn every_packaging_file_is_read_by_a_test() {
-    assert_eq!(names("packaging"), ["README.md", "debian", "docker", "kubernetes", "systemd"]);
+    assert_eq!(names("packaging"), ["README.md", "build", "crate.md", "debian", "docker", "kubernetes", "systemd"]);
     assert_eq!(names("packaging/systemd"), ["archon-coordinator.service", "archon-node@.service", "archon.sysusers"]);
     assert_eq!(names("packaging/debian"), ["postinst", "postrm", "prerm"]);
     assert_eq!(names("packaging/docker"), ["Dockerfile", "Dockerfile.dockerignore", "compose.yaml"]);

@@ -1,0 +1,114 @@
+//! Crates that are published, and the packages of other languages: their manifests, compared with the workspace.
+
+use super::{version, workspace};
+use archon_tidy::{names, root, source};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Crates that users name; the others are published because these depend on them.
+const NAMED_BY_USERS: [&str; 2] = ["archon-cli", "archon-client"];
+
+fn manifest(folder: &str) -> toml::Table {
+    source(&format!("{folder}/Cargo.toml")).parse().unwrap_or_else(|error| panic!("{folder}: {error}"))
+}
+
+/// Returns the folder of each crate of the workspace by its name.
+fn folders() -> BTreeMap<String, String> {
+    let workspace = workspace();
+    let members = workspace["workspace"]["members"].as_array().expect("members");
+    let folder = |member: &toml::Value| member.as_str().expect("a folder").to_owned();
+    let named = |folder: String| (manifest(&folder)["package"]["name"].as_str().expect("a name").to_owned(), folder);
+    members.iter().map(folder).map(named).collect()
+}
+
+/// Returns the crates of the workspace that a crate is built with.
+fn dependencies(folder: &str) -> Vec<String> {
+    let manifest = manifest(folder);
+    let table = manifest.get("dependencies").and_then(toml::Value::as_table);
+    let names = table.into_iter().flat_map(|table| table.keys());
+    names.filter(|name| name.starts_with("archon-")).cloned().collect()
+}
+
+fn is_published(folder: &str) -> bool {
+    manifest(folder)["package"].get("publish").is_none()
+}
+
+#[test]
+fn crates_of_users_are_published_with_their_dependencies() {
+    let folders = folders();
+    let mut needed = BTreeSet::new();
+    let mut next = NAMED_BY_USERS.map(str::to_owned).to_vec();
+    while let Some(name) = next.pop() {
+        if needed.insert(name.clone()) {
+            next.extend(dependencies(&folders[&name]));
+        }
+    }
+    let published: BTreeSet<String> =
+        folders.iter().filter(|(_, folder)| is_published(folder)).map(|(name, _)| name.clone()).collect();
+    assert_eq!(published, needed, "crates without `publish.workspace = true` are those that users build");
+    assert!(published.len() > 20, "{published:?}");
+}
+
+#[test]
+fn published_crate_has_description_readme_and_licence() {
+    let mut described = BTreeSet::new();
+    for (name, folder) in folders().into_iter().filter(|(_, folder)| is_published(folder)) {
+        let manifest = manifest(&folder);
+        let package = manifest["package"].as_table().expect("a table");
+        for key in ["version", "edition", "rust-version", "license", "repository"] {
+            assert_eq!(package.get(key).and_then(|of| of["workspace"].as_bool()), Some(true), "{name}: {key}");
+        }
+        let text =
+            |key: &str| package.get(key).and_then(toml::Value::as_str).unwrap_or_else(|| panic!("{name}: {key}"));
+        assert!(text("description").len() > 30 && !text("description").ends_with('.'), "{name}");
+        assert!(described.insert(text("description").to_owned()), "{name} has the description of another crate");
+        assert!(root().join(&folder).join(text("readme")).is_file(), "{name}: {}", text("readme"));
+        if NAMED_BY_USERS.contains(&name.as_str()) {
+            assert!(package.contains_key("keywords") && package.contains_key("categories"), "{name}");
+        }
+    }
+}
+
+/// A published crate names its siblings by version; by path alone it would name nothing.
+#[test]
+fn published_siblings_have_the_version_of_the_workspace() {
+    let workspace = workspace();
+    let declared = workspace["workspace"]["dependencies"].as_table().expect("a table");
+    for (name, folder) in folders() {
+        if let Some(dependency) = declared.get(&name) {
+            let expected = is_published(&folder).then(version);
+            let found = dependency.get("version").and_then(toml::Value::as_str).map(str::to_owned);
+            assert_eq!(found, expected, "{name} in [workspace.dependencies]");
+        }
+    }
+}
+
+/// A crate can be published once those that it names by version are there, also those of its tests.
+#[test]
+fn published_crates_can_be_published_in_some_order() {
+    let folders = folders();
+    let mut left: BTreeMap<&String, BTreeSet<String>> = BTreeMap::new();
+    for (name, folder) in folders.iter().filter(|(_, folder)| is_published(folder)) {
+        let manifest = manifest(folder);
+        let tests = manifest.get("dev-dependencies").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        let by_version = tests.into_iter().filter(|(_, of)| of.get("workspace").is_some()).map(|(name, _)| name);
+        let siblings = by_version.filter(|name| folders.get(name).is_some_and(|folder| is_published(folder)));
+        left.insert(name, siblings.chain(dependencies(folder)).collect());
+    }
+    while let Some(name) =
+        left.iter().find(|(_, needs)| needs.iter().all(|of| !left.contains_key(of))).map(|(name, _)| *name)
+    {
+        left.remove(name);
+    }
+    assert!(left.is_empty(), "these need each other; name a dependency of tests by its path alone: {left:#?}");
+}
+
+#[test]
+fn packages_of_all_languages_have_one_version() {
+    let version = version();
+    let python: toml::Table = source("clients/python/pyproject.toml").parse().expect("TOML");
+    assert_eq!(python["project"]["version"].as_str(), Some(version.as_str()));
+    assert!(source("clients/typescript/package.json").contains(&format!("\n  \"version\": \"{version}\",\n")));
+    assert_eq!(names("clients"), ["python", "typescript"]);
+    // Its lock file names what was downloaded, not from where.
+    assert!(!source("clients/typescript/package-lock.json").contains("\"resolved\""));
+}
