@@ -157,6 +157,16 @@ export class Grant {
   }
 
   /**
+   * True from `release` on: finish what is in progress, and begin no new work. The partition is still owned until `release` has
+   * ended.
+   *
+   * @returns {boolean}
+   */
+  get isReleasing() {
+    return this.#state.stage === "releasing";
+  }
+
+  /**
    * Returns the epoch if the partition is owned now. Does not wait.
    *
    * @throws {Lost} If it is not, also before `acquire` has returned.

@@ -132,9 +132,18 @@ async function refusal(response) {
   return new AgentError("unreachable", `the agent answered ${response.statusCode} without a document`);
 }
 
-/** @param {unknown} error */
+/**
+ * Returns the text of a thrown value.
+ *
+ * @param {unknown} error
+ * @returns {string}
+ */
 export function text(error) {
-  return error instanceof Error ? error.message : String(error);
+  try {
+    return String(error instanceof Error ? error.message : error);
+  } catch {
+    return "an error without a text";
+  }
 }
 
 /** Requests one at a time over a connection that is kept open. All requests may be repeated. */
@@ -176,12 +185,21 @@ export class Caller {
       const { request, head } = send(this.#address, { agent: this.#pool, method, path, headers }, sent);
       this.#requests.add(request);
       let isLate = false;
-      const timer = setTimeout(() => {
-        isLate = true;
-        request.destroy(new Error(`no answer within ${Math.ceil(timeoutMs)} ms`));
-      }, timeoutMs);
+      /** @type {NodeJS.Timeout | undefined} */
+      let timer;
+      // A request that waits for the connection does not notice that it was destroyed before it gets one.
+      const late = new Promise((_, reject) => {
+        timer = setTimeout(() => {
+          isLate = true;
+          const error = new Error(`no answer within ${Math.ceil(timeoutMs)} ms`);
+          reject(error);
+          request.destroy(error);
+        }, timeoutMs);
+      });
+      late.catch(() => {});
+      head.catch(() => {});
       try {
-        const response = await head;
+        const response = await Promise.race([head, late]);
         if (response.statusCode !== 200) throw await refusal(response);
         const answer = document(await body(response));
         if (answer === undefined) throw new Error("the answer is no document");

@@ -23,7 +23,7 @@ import { Caller, integer, parse, Stream, string, text } from "./http.js";
  * @property {(grant: Grant) => Promise<void> | void} [acquire]
  * @property {(grant: Grant, reason: string) => Promise<void> | void} [release]
  * @property {(grant: Grant) => Promise<void> | void} [lost]
- * @property {() => boolean} [isAlive] Called before each heartbeat. While it returns false or throws, no heartbeat is sent:
+ * @property {() => boolean} [isAlive] Called before each heartbeat. While it throws or returns anything but true, no heartbeat is sent:
  *   the permission ends, and others get the partitions.
  * @property {number} [callbacksMax] Callbacks that run at a time, of different partitions; 64 by default.
  * @property {number} [startWithinMs] Time limit of `start`; 30 s by default.
@@ -273,7 +273,8 @@ export class Participant {
   /**
    * Yields each grant once it is owned, those that are owned now first. Ends when the participant stops.
    *
-   * `grant.signal` ends the work for it.
+   * A task for the grant ends once `grant.isReleasing` or `grant.signal.aborted`. `release` waits for that task: the next owner
+   * begins after it.
    *
    * @returns {AsyncGenerator<Grant, void, void>}
    */
@@ -542,7 +543,8 @@ export class Participant {
 
   #mayBeat() {
     try {
-      return this.#options.isAlive?.() ?? true;
+      // A promise is no answer.
+      return this.#options.isAlive === undefined || this.#options.isAlive() === true;
     } catch (error) {
       this.#log("error", `isAlive failed, so no heartbeat is sent: ${text(error)}`);
       return false;

@@ -27,6 +27,10 @@ export class FakeAgent {
   /** Answers to heartbeats wait for this promise. */
   held = undefined;
   holds = 0;
+  /** Answers of the service get no response, which is in `heldAnswers`. */
+  holdAnswers = false;
+  heldAnswers = [];
+  heldSince = undefined;
   leaseForMs = 1000;
   version = 1;
   /** Connections get no `hello`. */
@@ -76,6 +80,11 @@ export class FakeAgent {
         return refuse(400, "invalid", "an unknown answer");
       }
       if (Buffer.byteLength(text) > 65_536 || /\\ud[89a-f]/i.test(text)) return refuse(400, "invalid", "no Unicode");
+      if (this.holdAnswers) {
+        this.heldSince ??= performance.now();
+        this.heldAnswers.push(response);
+        return;
+      }
       this.answers.push(body);
       if (body.answer === "stop") this.fire({ event: "ended", reason: "stopped" });
       response.end("{}");

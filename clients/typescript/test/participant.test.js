@@ -399,7 +399,10 @@ describe("participant", () => {
 
   it("start_names_the_cause", async () => {
     agent.isBusy = true;
-    await assert.rejects(make({ startWithinMs: 300 }).start(), { kind: "busy", message: "another process is connected" });
+    const busy = make({ startWithinMs: 2000 });
+    const refused = assert.rejects(busy.start(), { kind: "busy", message: "another process is connected" });
+    await until(() => busy.error?.kind === "busy");
+    await refused;
     agent.close();
     await assert.rejects(make({ startWithinMs: 300 }).start(), { name: "AgentError", kind: "unreachable" });
   });
@@ -441,6 +444,56 @@ describe("participant", () => {
     await until(() => isCalled);
     await participant.stop(100);
     assert.deepEqual(participant.owned(), []);
+  });
+
+  it("stop_does_not_wait_for_an_earlier_answer", async () => {
+    const participant = await make().start();
+    let isHeldAnswered = false;
+    agent.holdAnswers = true;
+    agent.acquire(3, 5);
+    await agent.wait(() => agent.heldAnswers.length > 0);
+    agent.heldAnswers[0].on("close", () => (isHeldAnswered = true));
+    // The answer `stop` waits for the connection, which the held one has for 5 s.
+    let isStopped = false;
+    const stopping = participant.stop(100).then(() => (isStopped = true));
+    await until(() => isStopped || isHeldAnswered);
+    assert.ok(isStopped || performance.now() - agent.heldSince < 4000, "stop has waited for the time limit of the held answer");
+    await stopping;
+  });
+
+  it("promise_is_no_sign_of_life", async () => {
+    agent.validForMs = 150;
+    let answer = true;
+    const participant = await make({ isAlive: () => answer }).start();
+    agent.acquire(3, 5);
+    await owns(participant);
+    answer = Promise.resolve(true);
+    await owns(participant, 0);
+  });
+
+  it("thrown_value_without_a_text_refuses_the_partition", async () => {
+    const acquire = () => {
+      throw Object.create(null);
+    };
+    await make({ acquire }).start();
+    agent.acquire(3, 5);
+    await agent.wait(() => agent.answered("refused").length > 0);
+    assert.equal(agent.answered("refused")[0].reason, "an error without a text");
+  });
+
+  it("release_waits_for_the_task_of_the_grant", async () => {
+    const tasks = new Map();
+    let finish;
+    const participant = await make({ release: (grant) => tasks.get(grant) }).start();
+    agent.acquire(3, 5);
+    const grant = await owns(participant);
+    tasks.set(grant, new Promise((resolve) => (finish = resolve)));
+    agent.release(3, 5, "handed_over");
+    await until(() => grant.isReleasing);
+    assert.deepEqual([grant.check(), grant.signal.aborted, agent.answered("released")], [5, false, []]);
+    finish();
+    await agent.wait(() => agent.answered("released").length > 0);
+    assert.deepEqual([grant.isReleasing, grant.signal.aborted], [false, true]);
   });
 
   it("callback_can_stop_the_participant", async () => {

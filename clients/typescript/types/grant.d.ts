@@ -69,6 +69,13 @@ export class Grant {
      */
     get signal(): AbortSignal;
     /**
+     * True from `release` on: finish what is in progress, and begin no new work. The partition is still owned until `release` has
+     * ended.
+     *
+     * @returns {boolean}
+     */
+    get isReleasing(): boolean;
+    /**
      * Returns the epoch if the partition is owned now. Does not wait.
      *
      * @throws {Lost} If it is not, also before `acquire` has returned.

@@ -20,7 +20,12 @@ export function integer(from: Document, name: string): number;
  * @returns {string}
  */
 export function string(from: Document, name: string): string;
-/** @param {unknown} error */
+/**
+ * Returns the text of a thrown value.
+ *
+ * @param {unknown} error
+ * @returns {string}
+ */
 export function text(error: unknown): string;
 /** Requests one at a time over a connection that is kept open. All requests may be repeated. */
 export class Caller {

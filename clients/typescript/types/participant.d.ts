@@ -57,7 +57,8 @@ export class Participant {
     /**
      * Yields each grant once it is owned, those that are owned now first. Ends when the participant stops.
      *
-     * `grant.signal` ends the work for it.
+     * A task for the grant ends once `grant.isReleasing` or `grant.signal.aborted`. `release` waits for that task: the next owner
+     * begins after it.
      *
      * @returns {AsyncGenerator<Grant, void, void>}
      */
@@ -107,7 +108,7 @@ export type Options = {
     release?: ((grant: Grant, reason: string) => Promise<void> | void) | undefined;
     lost?: ((grant: Grant) => Promise<void> | void) | undefined;
     /**
-     * Called before each heartbeat. While it returns false or throws, no heartbeat is sent:
+     * Called before each heartbeat. While it throws or returns anything but true, no heartbeat is sent:
      * the permission ends, and others get the partitions.
      */
     isAlive?: (() => boolean) | undefined;
