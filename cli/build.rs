@@ -26,12 +26,20 @@ fn from_environment() -> Option<String> {
 /// `cargo package` writes the commit into the crate.
 fn from_crate() -> Option<String> {
     let text = fs::read_to_string(".cargo_vcs_info.json").ok()?;
+    // A package of changed files belongs to no commit.
+    if text.contains("\"dirty\": true") {
+        return None;
+    }
     let (_, value) = text.split_once("\"sha1\"")?;
     commit(value.trim_start_matches([':', ' ', '"']))
 }
 
-/// Asks git, unless the repository is another one that contains this folder.
+/// Asks git, unless the repository is another one that contains this folder. Not in debug builds: each commit would compile
+/// the command and all tests that link it again.
 fn from_git() -> Option<String> {
+    if env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
+        return None;
+    }
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -39,10 +47,13 @@ fn from_git() -> Option<String> {
     if git(&["rev-parse", "--show-prefix"])? != "cli/" {
         return None;
     }
-    // The log of HEAD changes with each commit and checkout. Cargo runs this program at each build if the file is missing.
-    let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
-    if Path::new(&log).exists() {
-        println!("cargo:rerun-if-changed={log}");
+    // The log of HEAD changes with each commit and checkout. Cargo would run this program at each build if it were missing.
+    for file in ["logs/HEAD", "HEAD"] {
+        let path = git(&["rev-parse", "--git-path", file])?;
+        if Path::new(&path).exists() {
+            println!("cargo:rerun-if-changed={path}");
+            break;
+        }
     }
     commit(&git(&["rev-parse", "HEAD"])?)
 }

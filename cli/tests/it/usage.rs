@@ -150,7 +150,11 @@ fn build_script_finds_the_commit_with_and_without_git() {
     std::fs::create_dir_all(&folder).expect("a directory");
     let run = |commit: &str| {
         let mut command = Command::new(&script);
-        command.current_dir(&folder).env("ARCHON_COMMIT", commit).env("GIT_CEILING_DIRECTORIES", directory.path());
+        command
+            .current_dir(&folder)
+            .env_remove("PROFILE")
+            .env("ARCHON_COMMIT", commit)
+            .env("GIT_CEILING_DIRECTORIES", directory.path());
         let output = command.output().expect("it starts");
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).expect("a text");
@@ -165,6 +169,28 @@ fn build_script_finds_the_commit_with_and_without_git() {
     .expect("a file");
     assert_eq!(run("").as_deref(), Some("0123456789abcdef"));
     assert_eq!(run("abcdef0123").as_deref(), Some("abcdef0123"));
+    std::fs::write(folder.join(".cargo_vcs_info.json"), "{\"git\": {\"sha1\": \"0123456789abcdef\", \"dirty\": true}}")
+        .expect("a file");
+    assert_eq!(run(""), None, "changed files belong to no commit");
+    std::fs::remove_file(folder.join(".cargo_vcs_info.json")).expect("a file");
+
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=a", "-c", "user.email=a@example.org"]).args(arguments);
+        let output = command.current_dir(directory.path().join("other")).output().expect("git starts");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("a text").trim().to_owned()
+    };
+    if Command::new("git").arg("--version").output().is_err() {
+        return;
+    }
+    git(&["init", "-q"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "first"]);
+    assert_eq!(run(""), Some(git(&["rev-parse", "HEAD"])));
+    let elsewhere = directory.path().join("other/vendored");
+    std::fs::create_dir_all(&elsewhere).expect("a directory");
+    let other = Command::new(&script).current_dir(&elsewhere).env_remove("ARCHON_COMMIT").output().expect("it starts");
+    assert!(!String::from_utf8_lossy(&other.stdout).contains("ARCHON_BUILT_COMMIT"), "another repository: {other:?}");
 }
 
 #[test]
