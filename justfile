@@ -36,7 +36,7 @@ deb:
 static:
     packaging/build static
 
-# The crates, as they would be published: target/package/*.crate
+# The crates, packed for publication: target/package/*.crate
 crates:
     packaging/build crates
 

@@ -1,8 +1,9 @@
 //! Crates that are published, and the packages of other languages: their manifests, compared with the workspace.
 
 use super::{version, workspace};
-use archon_tidy::{names, root, source};
+use archon_tidy::{files_below, names, root, source};
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 /// Crates that users name; the others are published because these depend on them.
 const NAMED_BY_USERS: [&str; 2] = ["archon-cli", "archon-client"];
@@ -75,7 +76,8 @@ fn published_siblings_have_the_version_of_the_workspace() {
     let declared = workspace["workspace"]["dependencies"].as_table().expect("a table");
     for (name, folder) in folders() {
         if let Some(dependency) = declared.get(&name) {
-            let expected = is_published(&folder).then(version);
+            // Exactly this one: crates that are no interface may change in every version.
+            let expected = is_published(&folder).then(|| format!("={}", version()));
             let found = dependency.get("version").and_then(toml::Value::as_str).map(str::to_owned);
             assert_eq!(found, expected, "{name} in [workspace.dependencies]");
         }
@@ -111,4 +113,39 @@ fn packages_of_all_languages_have_one_version() {
     assert_eq!(names("clients"), ["python", "typescript"]);
     // Its lock file names what was downloaded, not from where.
     assert!(!source("clients/typescript/package-lock.json").contains("\"resolved\""));
+}
+
+/// Asks no registry: only a build of the crates needs it.
+#[test]
+fn files_of_published_crates_are_complete() {
+    let folders = folders();
+    let published: Vec<&String> =
+        folders.iter().filter(|(_, folder)| is_published(folder)).map(|(name, _)| name).collect();
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["package", "--list", "--offline", "--locked", "--allow-dirty"]).current_dir(root());
+    for name in &published {
+        command.args(["--package", name]);
+    }
+    let output = command.output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).expect("a text");
+    let count = |file: &str| listed.lines().filter(|line| *line == file).count();
+    assert_eq!(count("Cargo.toml"), published.len());
+    assert_eq!(count("README.md") + count("crate.md"), published.len());
+    assert_eq!(count("src/lib.rs"), published.len());
+    // Files that builds read beside sources.
+    for file in ["build.rs", "proto/archon/v1/kv.proto", "src/main.rs", "page/index.html"] {
+        assert!(count(file) > 0, "{file} is in no crate");
+    }
+}
+
+/// Crates of strangers have these names in the registry (docs/operate/releases.md).
+#[test]
+fn no_page_installs_a_crate_of_strangers() {
+    for page in files_below(&root(), &[".md"]) {
+        let text = std::fs::read_to_string(&page).expect("a text");
+        for command in ["cargo install archon", "cargo add archon"] {
+            assert!(!text.contains(command), "{}: {command}…", page.display());
+        }
+    }
 }
