@@ -4,8 +4,8 @@ use archon_proto::convert::members::session::Member;
 use archon_types::limits::COORDINATORS_MAX;
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,
-    NodeStatus, Over, Partition, PartitionId, PartitionTable, RangeLimits, RelayAddress, RelayCandidate, RemovedNodes,
-    ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version, doors_of, relays, relays_of,
+    NodeStatus, Over, Partition, PartitionId, PartitionTable, PlacementId, RangeLimits, RelayAddress, RelayCandidate,
+    RemovedNodes, ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version, doors_of, relays, relays_of,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -282,6 +282,14 @@ impl Tables {
         let Some(table) = state.tables.get(&table) else { return Vec::new() };
         let leader = |row: &Partition| Some((row.id.index, row.leader_placement()?.node));
         table.partitions().filter_map(leader).collect()
+    }
+
+    /// Returns the placements of a table that a node leads, as far as known.
+    pub(crate) fn led_placements(&self, table: TableId, node: NodeId) -> Vec<PlacementId> {
+        let state = self.state.read();
+        let Some(table) = state.tables.get(&table) else { return Vec::new() };
+        let leaders = table.partitions().filter_map(Partition::leader_placement);
+        leaders.filter(|placement| placement.node == node).map(|placement| placement.id).collect()
     }
 
     /// Returns the number of in-sync replicas of a partition; of the one with the fewest in its table without one.

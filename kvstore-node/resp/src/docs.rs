@@ -1,6 +1,6 @@
 //! `COMMAND DOCS`.
 
-use crate::command::{Command, find_command};
+use crate::command::{Command, CommandKind, find_command};
 use crate::reply::Reply;
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ pub fn docs_reply(names: &[Bytes]) -> Reply {
             text("summary", command.summary),
             text("since", command.since),
             text("group", command.group.as_str()),
-            (Reply::bulk("complexity"), Reply::bulk("O(1)")),
+            text("complexity", complexity(command.kind)),
         ];
         (Reply::bulk(command.name), Reply::Map(facts))
     };
@@ -21,4 +21,13 @@ pub fn docs_reply(names: &[Bytes]) -> Reply {
         names => names.iter().filter_map(|name| find_command(name)).collect(),
     };
     Reply::Map(commands.into_iter().map(of).collect())
+}
+
+const fn complexity(command: CommandKind) -> &'static str {
+    match command {
+        CommandKind::Keys => "O(N) with N being the number of keys of the node",
+        CommandKind::Scan => "O(N) with N being COUNT",
+        CommandKind::DbSize => "O(N) with N being the number of partitions",
+        _ => "O(1)",
+    }
 }

@@ -3,22 +3,30 @@
 //! Error texts are those of Redis 7, because clients match them.
 
 mod command;
+mod comparison;
+mod decimal;
 mod docs;
 mod expiry;
+mod glob;
 mod integer;
 mod parser;
 mod reply;
+mod scan;
 mod set;
 
 pub use command::{
     COMMANDS, Command, CommandKind, Group, command_reply, find_command, key_positions, lookup, unknown_subcommand,
     wrong_arity,
 };
+pub use comparison::Comparison;
+pub use decimal::Decimal;
 pub use docs::docs_reply;
 pub use expiry::{ExpireConditions, ExpiryUnit, GetExOptions, NewExpiry};
+pub use glob::KeyPattern;
 pub use integer::parse_integer;
 pub use parser::{Limits, Parser, ProtocolError};
 pub use reply::{Reply, Version};
+pub use scan::ScanArguments;
 pub use set::{Condition, SetOptions};
 
 /// Error of an argument that is no integer.

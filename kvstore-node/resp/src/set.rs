@@ -1,20 +1,23 @@
 //! Options of `SET`.
 
 use crate::SYNTAX;
+use crate::comparison::Comparison;
 use crate::expiry::{ExpiryOption, NewExpiry};
 use bytes::Bytes;
 
 /// Condition of a write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Condition {
     /// The key is absent (`NX`).
     Absent,
     /// The key is present (`XX`).
     Present,
+    /// The present value fits (`IFEQ`, `IFNE`, `IFDEQ`, `IFDNE`).
+    Value(Comparison),
 }
 
 /// Options of `SET`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SetOptions {
     /// Its condition, if it has one.
     pub condition: Option<Condition>,
@@ -34,18 +37,31 @@ impl SetOptions {
         while let [argument, more @ ..] = rest {
             rest = more;
             let option = argument.to_ascii_uppercase();
-            match &option[..] {
-                // As in Redis, an option may be repeated.
-                b"NX" if options.condition != Some(Condition::Present) => options.condition = Some(Condition::Absent),
-                b"XX" if options.condition != Some(Condition::Absent) => options.condition = Some(Condition::Present),
-                b"GET" => options.returns_old = true,
-                b"IFEQ" | b"IFNE" | b"IFDEQ" | b"IFDNE" => {
-                    let option = String::from_utf8_lossy(&option).into_owned();
-                    return Err(format!("ERR option {option} of 'set' is not supported; nothing was changed"));
+            let chosen = match &option[..] {
+                // As in Redis, these may be repeated.
+                b"NX" => Condition::Absent,
+                b"XX" => Condition::Present,
+                b"GET" => {
+                    options.returns_old = true;
+                    continue;
                 }
                 b"PERSIST" => return Err(SYNTAX.to_owned()),
-                option => rest = expiry.take(option, more).ok_or(SYNTAX)?,
+                option => match Comparison::take(option, more)? {
+                    Some((comparison, more)) if options.condition.is_none() => {
+                        rest = more;
+                        Condition::Value(comparison)
+                    }
+                    Some(_) => return Err(SYNTAX.to_owned()),
+                    None => {
+                        rest = expiry.take(option, more).ok_or(SYNTAX)?;
+                        continue;
+                    }
+                },
+            };
+            if options.condition.as_ref().is_some_and(|before| *before != chosen) {
+                return Err(SYNTAX.to_owned());
             }
+            options.condition = Some(chosen);
         }
         options.expiry = expiry.parse("set", now_ms)?;
         Ok(options)
@@ -84,9 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_are_refused_by_name() {
-        let refused = parse("IFEQ v").unwrap_err();
-        assert_eq!(refused, "ERR option IFEQ of 'set' is not supported; nothing was changed");
+    fn comparison_excludes_other_conditions() {
+        assert!(matches!(parse("EX 5 ifeq v GET").unwrap().condition, Some(Condition::Value(_))));
+        for text in ["IFEQ", "IFEQ v NX", "XX IFEQ v", "IFEQ v IFEQ v", "IFEQ v IFNE w"] {
+            assert_eq!(parse(text), Err(SYNTAX.to_owned()), "{text}");
+        }
+        assert_eq!(parse("IFDNE 12"), Err("ERR must be exactly 16 hexadecimal characters".to_owned()));
     }
 
     #[test]

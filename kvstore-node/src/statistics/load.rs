@@ -85,6 +85,12 @@ impl LoadBoard {
         self.board.lock().placements.get(&placement).map(|load| load.bytes)
     }
 
+    /// Returns the number of keys of these placements, as last counted; of those that were not, zero.
+    pub(crate) fn keys_of(&self, placements: &[PlacementId]) -> u64 {
+        let board = self.board.lock();
+        placements.iter().filter_map(|placement| board.placements.get(placement)).map(|load| load.keys).sum()
+    }
+
     /// Marks everything to be reported again: a new coordinator may know nothing.
     pub(crate) fn report_all(&self) {
         let mut board = self.board.lock();

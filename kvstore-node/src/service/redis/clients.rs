@@ -1,8 +1,8 @@
 //! `CLIENT` and its subcommands.
 
 use super::refusal::{Executed, Refusal};
-use super::session::Session;
-use archon_resp::{Reply, Version, unknown_subcommand, wrong_arity};
+use super::session::{Session, WantedReplies};
+use archon_resp::{Reply, SYNTAX, Version, unknown_subcommand, wrong_arity};
 use bytes::Bytes;
 
 /// Longest name of a connection or its library, in bytes.
@@ -45,7 +45,20 @@ pub(super) fn client(session: &mut Session, request: &[Bytes]) -> Executed {
             Ok(Reply::OK)
         }
         (b"no-evict" | b"no-touch", [_]) => Ok(Reply::OK),
-        (b"id" | b"info" | b"getname" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
+        (b"reply", [wanted]) => {
+            session.wanted = match (&wanted.to_ascii_lowercase()[..], session.wanted) {
+                (b"on", _) => WantedReplies::All,
+                (b"off", _) | (b"skip", WantedReplies::None) => WantedReplies::None,
+                // This one, and that of the next request.
+                (b"skip", _) => WantedReplies::After(2),
+                _ => return Err(Refusal::new(SYNTAX)),
+            };
+            Ok(Reply::OK)
+        }
+        (b"kill" | b"pause" | b"unpause" | b"unblock", _) => Err(Refusal::new(
+            "ERR clients cannot end or pause others; revoke the rights of a certificate to refuse its holder",
+        )),
+        (b"reply", _) | (b"id" | b"info" | b"getname" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
             let name = String::from_utf8_lossy(&name);
             Err(wrong_arity(&format!("client|{name}")).into())
         }

@@ -3,10 +3,16 @@
 use super::CALL;
 use super::RedisService;
 use super::execute::integer;
+use super::keys::{Redirection, unexpected};
+use super::keyspace::{self, Page, Pages};
 use super::refusal::{Executed, Refusal, refusal};
 use super::session::Session;
+use archon_host::Origin;
 use archon_resp::{Reply, unknown_subcommand, wrong_arity};
-use archon_types::{ClusterId, Node, NodeId, NodeStatus, Op, Right, SLOTS, Table, slot_of, slots_of};
+use archon_types::{
+    Answer, ClusterId, KeyRange, Node, NodeId, NodeStatus, Op, PartitionId, Right, SLOTS, ScanOrder, Table, slot_of,
+    slots_of,
+};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -179,7 +185,7 @@ impl View {
 }
 
 /// Executes `CLUSTER` and its subcommands.
-pub(super) async fn cluster(service: &RedisService, session: &Session, request: &[Bytes]) -> Executed {
+pub(super) async fn cluster(service: &RedisService, session: &mut Session, request: &[Bytes]) -> Executed {
     let (subcommand, arguments) = (&request[1], &request[2..]);
     let name = subcommand.to_ascii_lowercase();
     match (&name[..], arguments) {
@@ -192,10 +198,81 @@ pub(super) async fn cluster(service: &RedisService, session: &Session, request: 
             Ok(Reply::bulk(view.name(view.own)))
         }
         (b"keyslot", [key]) => Ok(Reply::Integer(slot_of(key).into())),
-        (b"slots" | b"shards" | b"nodes" | b"info" | b"myid" | b"keyslot", _) => {
-            Err(wrong_arity(&format!("cluster|{}", String::from_utf8_lossy(&name))).into())
+        (b"countkeysinslot", [slot]) => keyspace::keys_in_slot(&mut service.pages(session).await?, slot, None).await,
+        (b"getkeysinslot", [slot, count]) => {
+            keyspace::keys_in_slot(&mut service.pages(session).await?, slot, Some(count)).await
         }
+        (
+            b"slots" | b"shards" | b"nodes" | b"info" | b"myid" | b"keyslot" | b"countkeysinslot" | b"getkeysinslot",
+            _,
+        ) => Err(wrong_arity(&format!("cluster|{}", String::from_utf8_lossy(&name))).into()),
         _ => Err(unknown_subcommand("cluster", subcommand).into()),
+    }
+}
+
+/// Keys of this node, for one command: those of the partitions that `CLUSTER SLOTS` shows as its own.
+pub(super) struct NodePages<'a> {
+    service: &'a RedisService,
+    session: &'a mut Session,
+    table: Table,
+    partitions: u32,
+}
+
+impl RedisService {
+    /// Returns the keys of this node, for a caller that may read the table.
+    pub(super) async fn pages<'a>(&'a self, session: &'a mut Session) -> Result<NodePages<'a>, Refusal> {
+        let op = Op::Scan { keys: KeyRange::ALL, order: ScanOrder::Ascending, limit: 1 };
+        let table = self.table(session, &op).await?;
+        let checked = self.kv.check_right(&session.caller, table.id, &op);
+        checked.map_err(|detail| refusal(&detail, false))?;
+        let partitions = self.partitions(&table)?;
+        Ok(NodePages { service: self, session, table, partitions })
+    }
+}
+
+impl NodePages<'_> {
+    /// Executes `DBSIZE`: the number of keys in the partitions that this node leads, as last counted.
+    pub(super) fn size(&self) -> Reply {
+        let shared = &self.service.kv.shared;
+        let placements = match shared.life() {
+            Some(life) => shared.tables.led_placements(self.table.id, life.member.node),
+            None => Vec::new(),
+        };
+        Reply::Integer(i64::try_from(shared.load.keys_of(&placements)).unwrap_or(i64::MAX))
+    }
+}
+
+impl Pages for NodePages<'_> {
+    fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    fn serves(&self, partition: u32) -> bool {
+        let partition = PartitionId::new(self.table.id, partition);
+        !matches!(self.service.redirection(partition), Redirection::To(_))
+    }
+
+    async fn page(&mut self, partition: u32, keys: KeyRange, order: ScanOrder, limit: u32) -> Result<Page, Refusal> {
+        let partition = PartitionId::new(self.table.id, partition);
+        let op = Op::Scan { keys, order, limit };
+        op.check().map_err(|detail| refusal(&detail, false))?;
+        // The share of the page before is given back: only keys of it are kept.
+        self.session.permit = None;
+        let origin = Origin::AnyNodeClient;
+        let reply = self.service.kv.operate_as(&self.session.caller, partition, op, None, origin).await;
+        self.session.permit = reply.permit;
+        match reply.outcome {
+            Ok(Answer::Page { entries, more, range }) => {
+                let next = match entries.last() {
+                    Some(last) => Some(KeyRange::ALL.after(&last.key).begin),
+                    // It met expired values only.
+                    None => range.end,
+                };
+                Ok(Page { entries, next: next.filter(|_| more) })
+            }
+            Ok(other) => Err(unexpected(&other)),
+            Err(detail) => Err(refusal(&detail, false)),
+        }
     }
 }
 

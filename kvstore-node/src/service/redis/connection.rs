@@ -1,10 +1,14 @@
-//! One connection: requests are executed one after the other, and answered in order.
+//! One connection: requests that have arrived together are executed at once where their order allows it ([`pipeline`]), and
+//! are answered in order.
 //!
-//! Nothing is read while replies wait to be sent, so a client that does not read holds no more than one batch of replies
-//! and one read of requests.
+//! Nothing is read while requests are executed or replies wait to be sent, so a client that does not read holds at most
+//! one batch of replies and one read of requests.
+//!
+//! [`pipeline`]: super::pipeline
 
 use super::execute::execute;
-use super::refusal::Refusal;
+use super::pipeline::{Place, REPLY_BYTES_FIRST, Step, Window};
+use super::refusal::{Executed, Refusal};
 use super::session::Session;
 use super::{LIMITS, RedisService, caller_kind, check_caller, send_last};
 use crate::server::admit::Permit;
@@ -12,8 +16,10 @@ use archon_frames::{FrameError, PartialMessage, Progress};
 use archon_resp::{Parser, Reply};
 use archon_security::connection_limit::Entry;
 use archon_security::{Stream, UnreadBudget, UnreadShare};
-use archon_types::ErrorDetail;
+use archon_types::{ErrorDetail, PartitionId};
 use bytes::{Bytes, BytesMut};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -65,6 +71,7 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
         output: BytesMut::new(),
         permits: Vec::new(),
         is_identified: false,
+        expected_bytes: REPLY_BYTES_FIRST,
     };
     let served = async {
         checked.map_err(End::Refused)?;
@@ -139,6 +146,8 @@ struct Connection<'a> {
     permits: Vec<Permit>,
     /// It has a client's place.
     is_identified: bool,
+    /// Expected bytes of the reply to a read.
+    expected_bytes: usize,
 }
 
 impl Connection<'_> {
@@ -153,19 +162,111 @@ impl Connection<'_> {
 
     /// Executes all requests that have arrived whole.
     async fn execute_received(&mut self, stream: &mut Stream) -> Result<(), End> {
-        loop {
-            let next = self.parser.next(&mut self.input.bytes);
-            let Some(request) = next.map_err(|error| End::Refused(format!("ERR {error}")))? else { return Ok(()) };
-            self.has_executed = true;
-            self.input.shrink();
-            self.identify()?;
-            self.execute(request).await?;
-            if self.output.len() >= REPLIES_BYTES_MAX || self.permits.len() >= REPLIES_MAX {
-                self.flush(stream).await?;
+        let mut next = self.next_request();
+        while let Some(request) = next? {
+            next = self.next_request();
+            let overlaps = matches!(&next, Ok(Some(_))) && self.session.allows_overlap();
+            match if overlaps { Place::of(&request) } else { None } {
+                Some(place) => next = self.execute_together(stream, (place, request), next).await?,
+                None => self.execute(request).await?,
             }
+            self.flush_if_large(stream).await?;
             // Other tasks on this thread, above all its shard, must not wait for request after request.
             tokio::task::consume_budget().await;
         }
+        Ok(())
+    }
+
+    /// Takes the next request that has arrived whole.
+    fn next_request(&mut self) -> Result<Option<Vec<Bytes>>, End> {
+        let next = self.parser.next(&mut self.input.bytes);
+        let Some(request) = next.map_err(|error| End::Refused(format!("ERR {error}")))? else { return Ok(None) };
+        self.has_executed = true;
+        self.input.shrink();
+        self.identify()?;
+        Ok(Some(request))
+    }
+
+    /// Executes requests that may be in progress at once: the first one, `next`, and those that follow. Returns the first
+    /// that is none of them.
+    async fn execute_together(
+        &mut self,
+        stream: &mut Stream,
+        first: (Place, Vec<Bytes>),
+        mut next: Result<Option<Vec<Bytes>>, End>,
+    ) -> Result<Result<Option<Vec<Bytes>>, End>, End> {
+        let service = self.service;
+        let (mut window, mut running) = (Window::new(self.expected_bytes), FuturesUnordered::new());
+        window.push(first.0, first.1);
+        loop {
+            while !window.is_full()
+                && let Ok(Some(request)) = &next
+                && let Some(place) = Place::of(request)
+            {
+                if let Ok(Some(request)) = std::mem::replace(&mut next, Ok(None)) {
+                    window.push(place, request);
+                }
+                next = self.next_request();
+            }
+            match window.step() {
+                Step::Begin { number, request, is_repeated } => {
+                    if is_repeated {
+                        // The requests before give back their shares of admission.
+                        self.flush(stream).await?;
+                    }
+                    running.push(execute_one(service, self.session.for_request(), number, request));
+                    continue;
+                }
+                Step::Reply(outcome) => {
+                    self.take_outcome(outcome)?;
+                    self.flush_if_large(stream).await?;
+                    continue;
+                }
+                Step::End => {
+                    self.expected_bytes = window.expected_bytes();
+                    return Ok(next);
+                }
+                Step::Wait => {}
+            }
+            let finished = match running.next().now_or_never() {
+                Some(finished) => finished,
+                None => {
+                    // Replies do not wait for a request behind them.
+                    self.flush(stream).await?;
+                    tokio::select! {
+                        finished = running.next() => finished,
+                        // The outcome of writes is unknown.
+                        () = service.kv.stop.cancelled() => return Err(End::Closed),
+                    }
+                }
+            };
+            let Some((number, request, mut outcome)) = finished else {
+                // A window that waits has one in progress.
+                debug_assert!(false, "no request of a window is in progress");
+                return Err(End::Closed);
+            };
+            let is_unknown = matches!(outcome.executed, Err(Refusal::Unknown(_)));
+            if outcome.is_overloaded() {
+                outcome.permit = None;
+                if window.retry(number, request).is_none() {
+                    continue;
+                }
+            }
+            let bytes = outcome.reply_bytes();
+            window.finish(number, outcome, bytes);
+            if is_unknown {
+                window.halt(number);
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    /// Takes the outcome of a request that was in progress beside others.
+    fn take_outcome(&mut self, outcome: Outcome) -> Result<(), End> {
+        let Outcome { executed, written, permit } = outcome;
+        self.session.written = written.or(self.session.written);
+        self.permits.extend(permit);
+        self.reply(executed)
     }
 
     /// Gives the connection a client's place with its first request.
@@ -188,6 +289,12 @@ impl Connection<'_> {
             () = stop.cancelled() => return Err(End::Closed),
         };
         self.permits.extend(self.session.permit.take());
+        self.reply(executed)?;
+        if self.session.closes { Err(End::Closed) } else { Ok(()) }
+    }
+
+    /// Adds the reply to a request to those that are sent next.
+    fn reply(&mut self, executed: Executed) -> Result<(), End> {
         let reply = match executed {
             Ok(reply) => reply,
             Err(Refusal::Error(text)) => Reply::Error(text),
@@ -196,12 +303,22 @@ impl Connection<'_> {
                 return Err(End::Unknown);
             }
         };
-        reply.encode(self.session.version, &mut self.output);
-        if self.session.closes { Err(End::Closed) } else { Ok(()) }
+        if self.session.replies() {
+            reply.encode(self.session.version, &mut self.output);
+        }
+        Ok(())
+    }
+
+    async fn flush_if_large(&mut self, stream: &mut Stream) -> Result<(), End> {
+        if self.output.len() >= REPLIES_BYTES_MAX || self.permits.len() >= REPLIES_MAX {
+            self.flush(stream).await?;
+        }
+        Ok(())
     }
 
     async fn flush(&mut self, stream: &mut Stream) -> Result<(), End> {
         if self.output.is_empty() {
+            self.permits.clear();
             return Ok(());
         }
         let bytes = self.output.len();
@@ -254,6 +371,38 @@ impl Connection<'_> {
         let held = self.partial.hold(self.parser.pending_bytes() + self.input.allocated);
         held.map_err(|error| End::Refused(format!("ERR {error}")))
     }
+}
+
+/// Outcome of a request that was in progress beside others.
+struct Outcome {
+    executed: Executed,
+    /// Partition that it wrote.
+    written: Option<PartitionId>,
+    /// Share of admission, held until its reply is sent.
+    permit: Option<Permit>,
+}
+
+impl Outcome {
+    /// Returns the bytes of its reply, as far as they may be many.
+    fn reply_bytes(&self) -> usize {
+        self.executed.as_ref().map_or(0, Reply::bulk_bytes)
+    }
+
+    /// Returns whether nothing was done for lack of room.
+    fn is_overloaded(&self) -> bool {
+        matches!(&self.executed, Err(Refusal::Error(text)) if text.starts_with("TRYAGAIN"))
+    }
+}
+
+/// Executes a request beside others of its connection.
+async fn execute_one(
+    service: &RedisService,
+    mut session: Session,
+    number: u64,
+    request: Vec<Bytes>,
+) -> (u64, Vec<Bytes>, Outcome) {
+    let executed = execute(service, &mut session, &request).await;
+    (number, request, Outcome { executed, written: session.written, permit: session.permit.take() })
 }
 
 /// Sends replies to a client that must make progress. Those that it does not take at once count among the unread ones.

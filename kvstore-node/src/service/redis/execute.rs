@@ -2,10 +2,10 @@
 
 use super::refusal::{Executed, Refusal};
 use super::session::Session;
-use super::{RedisService, clients, cluster, info, keys};
+use super::{RedisService, clients, cluster, info, keys, keyspace};
 use archon_resp::{
-    CommandKind, NOT_AN_INTEGER, Reply, Version, command_reply, docs_reply, find_command, key_positions, lookup,
-    parse_integer, unknown_subcommand, wrong_arity,
+    CommandKind, NOT_AN_INTEGER, Reply, ScanArguments, Version, command_reply, docs_reply, find_command, key_positions,
+    lookup, parse_integer, unknown_subcommand, wrong_arity,
 };
 use bytes::Bytes;
 
@@ -49,6 +49,17 @@ pub(super) async fn execute(service: &RedisService, session: &mut Session, reque
         CommandKind::Time => Ok(info::time()),
         CommandKind::Asking | CommandKind::ReadOnly | CommandKind::ReadWrite => Ok(Reply::OK),
         CommandKind::Cluster => cluster::cluster(service, session, request).await,
+        CommandKind::Scan => {
+            let arguments = ScanArguments::parse(&request[1..])?;
+            keyspace::scan(&mut service.pages(session).await?, &service.cursors, arguments).await
+        }
+        CommandKind::Keys => keyspace::keys(&mut service.pages(session).await?, &request[1]).await,
+        CommandKind::RandomKey => keyspace::random_key(&mut service.pages(session).await?).await,
+        CommandKind::DbSize => Ok(service.pages(session).await?.size()),
+        CommandKind::FlushAll | CommandKind::FlushDb => Err(Refusal::new(format!(
+            "ERR '{}' is not supported, because nodes could not do it at once; drop the table and create it again",
+            command.name
+        ))),
         CommandKind::Wait => cluster::wait(service, session, request).await,
         CommandKind::WaitAof => cluster::wait_disks(service, session, request).await,
         _ => keys::execute(service, session, command, request).await,

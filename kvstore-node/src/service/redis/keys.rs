@@ -5,10 +5,11 @@ use super::RedisService;
 use super::execute::integer;
 use super::refusal::{Executed, Refusal, cluster_down, refusal};
 use super::session::Session;
+use super::values::{digest, digest_text, encoding, overwrite};
 use archon_host::Origin;
 use archon_resp::{
-    Command, CommandKind, Condition, ExpireConditions, ExpiryUnit, GetExOptions, NOT_AN_INTEGER, NewExpiry, Reply,
-    SetOptions, key_positions, wrong_arity,
+    Command, CommandKind, Comparison, Condition, Decimal, ExpireConditions, ExpiryUnit, GetExOptions, NOT_AN_INTEGER,
+    NewExpiry, Reply, SetOptions, key_positions, unknown_subcommand, wrong_arity,
 };
 use archon_types::limits::VALUE_BYTES_MAX;
 use archon_types::{Answer, ErrorKind, Expiry, Holds, Keys, Millis, Op, PartitionId, Revision, Stored, Table, slot_of};
@@ -38,7 +39,7 @@ pub(super) async fn execute(
             let length = operations.get().await?.map_or(0, |found| found.value.len());
             Ok(Reply::Integer(count(length)))
         }
-        CommandKind::GetRange => {
+        CommandKind::GetRange | CommandKind::Substr => {
             let (begin, end) = (integer(&request[2])?, integer(&request[3])?);
             let value = operations.get().await?.map_or_else(Bytes::new, |found| found.value);
             Ok(Reply::Bulk(part(&value, begin, end)))
@@ -88,6 +89,14 @@ pub(super) async fn execute(
             let by = integer(&request[2])?.checked_neg().ok_or("ERR decrement would overflow")?;
             operations.add(by).await
         }
+        CommandKind::SetRange => operations.set_range(integer(&request[2])?, &request[3]).await,
+        CommandKind::IncrByFloat => operations.add_decimal(Decimal::parse(&request[2])?).await,
+        CommandKind::DelEx => operations.delete_if(Comparison::parse(&request[2..])?).await,
+        CommandKind::Digest => {
+            let found = operations.get().await?;
+            Ok(found.map_or(Reply::Null, |found| Reply::bulk(digest_text(&found.value))))
+        }
+        CommandKind::Object => operations.describe(request).await,
         _ => Err(Refusal::new(format!("ERR command '{}' is not about keys", command.name))),
     }
 }
@@ -158,10 +167,13 @@ impl Operations<'_> {
             SetOptions { condition, returns_old, expiry } => {
                 for _ in 0..ATTEMPTS_MAX {
                     let found = self.get().await?;
-                    let is_met = match condition {
+                    let is_met = match &condition {
                         None => true,
                         Some(Condition::Absent) => found.is_none(),
                         Some(Condition::Present) => found.is_some(),
+                        Some(Condition::Value(condition)) => {
+                            condition.holds(found.as_ref().map(|found| &found.value[..]), digest)
+                        }
                     };
                     if !is_met || self.write_if(revision(&found), value_new.clone(), expiry).await? {
                         let is_set = if is_met { Reply::OK } else { Reply::Null };
@@ -238,6 +250,63 @@ impl Operations<'_> {
             Answer::Counter { value, .. } => Ok(Reply::Integer(value)),
             Answer::NotANumber => Err(Refusal::new(NOT_AN_INTEGER)),
             other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn set_range(&mut self, offset: i64, part: &Bytes) -> Executed {
+        let offset = usize::try_from(offset).map_err(|_| Refusal::new("ERR offset is out of range"))?;
+        for _ in 0..ATTEMPTS_MAX {
+            let found = self.get().await?;
+            let before = found.as_ref().map_or(&b""[..], |found| &found.value);
+            // As in Redis, an empty string changes nothing at any offset.
+            if part.is_empty() {
+                return Ok(Reply::Integer(count(before.len())));
+            }
+            let whole = overwrite(before, offset, part).ok_or_else(too_long)?;
+            let length = whole.len();
+            if self.write_if(revision(&found), whole, Some(NewExpiry::Keep)).await? {
+                return Ok(Reply::Integer(count(length)));
+            }
+        }
+        Err(contended())
+    }
+
+    async fn add_decimal(&mut self, by: Decimal) -> Executed {
+        for _ in 0..ATTEMPTS_MAX {
+            let found = self.get().await?;
+            let before = Decimal::parse(found.as_ref().map_or(&b"0"[..], |found| &found.value))?;
+            let sum = Bytes::from(before.plus(by)?.to_string());
+            if self.write_if(revision(&found), sum.clone(), Some(NewExpiry::Keep)).await? {
+                return Ok(Reply::Bulk(sum));
+            }
+        }
+        Err(contended())
+    }
+
+    /// Deletes the key if it is present and the condition holds.
+    async fn delete_if(&mut self, condition: Option<Comparison>) -> Executed {
+        let change = |found: &Stored| {
+            let holds = condition.as_ref().is_none_or(|condition| condition.holds(Some(&found.value), digest));
+            Ok(holds.then_some(NewExpiry::LONG_AGO))
+        };
+        Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
+    }
+
+    /// Executes `OBJECT` and its subcommands.
+    async fn describe(&mut self, request: &[Bytes]) -> Executed {
+        let name = request[1].to_ascii_lowercase();
+        if !matches!(&name[..], b"encoding" | b"freq" | b"idletime" | b"refcount") {
+            return Err(unknown_subcommand("object", &request[1]).into());
+        }
+        if request.len() != 3 {
+            return Err(wrong_arity(&format!("object|{}", String::from_utf8_lossy(&name))).into());
+        }
+        let Some(found) = self.get().await? else { return Ok(Reply::Null) };
+        match &name[..] {
+            b"encoding" => Ok(Reply::bulk(encoding(&found.value))),
+            b"refcount" => Ok(Reply::Integer(1)),
+            b"idletime" => Err(Refusal::new("ERR the node does not record when keys were read")),
+            _ => Err(Refusal::new("ERR the node does not record how often keys are read")),
         }
     }
 
@@ -391,7 +460,7 @@ fn too_long() -> Refusal {
     Refusal::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
 }
 
-fn unexpected(answer: &Answer) -> Refusal {
+pub(super) fn unexpected(answer: &Answer) -> Refusal {
     tracing::error!(?answer, "a shard gave an unexpected answer to a Redis command");
     Refusal::Unknown("an unexpected answer".to_owned())
 }

@@ -4,11 +4,15 @@
 mod clients;
 mod cluster;
 mod connection;
+mod cursors;
 mod execute;
 mod info;
 mod keys;
+mod keyspace;
+mod pipeline;
 mod refusal;
 mod session;
+mod values;
 
 use super::kv::KvService;
 use crate::node::config::RedisConfig;
@@ -20,6 +24,7 @@ use archon_security::connection_limit::{CallerKind, Entry};
 use archon_security::{Caller, Role, Stream, Transport, UnreadBudget};
 use archon_types::ErrorDetail;
 use archon_types::limits::VALUE_BYTES_MAX;
+use cursors::Cursors;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -52,6 +57,7 @@ pub(crate) struct RedisService {
     /// Replies that clients have not read.
     unread: UnreadBudget,
     started: Instant,
+    cursors: Arc<Cursors>,
 }
 
 impl RedisService {
@@ -70,6 +76,7 @@ impl RedisService {
             partial,
             unread,
             started: Instant::now(),
+            cursors: Arc::default(),
         }
     }
 

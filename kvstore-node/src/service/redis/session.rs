@@ -24,6 +24,18 @@ pub(super) struct Session {
     pub(super) permit: Option<Permit>,
     /// The connection is closed after the reply.
     pub(super) closes: bool,
+    /// Replies that the client wants.
+    pub(super) wanted: WantedReplies,
+}
+
+/// Replies that a client wants, by `CLIENT REPLY`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WantedReplies {
+    All,
+    /// None, until it asks for them again.
+    None,
+    /// All but the next ones.
+    After(u8),
 }
 
 impl Session {
@@ -45,6 +57,32 @@ impl Session {
             written: None,
             permit: None,
             closes: false,
+            wanted: WantedReplies::All,
+        }
+    }
+
+    /// Creates the state for a request that is in progress beside others of this connection, which it does not change.
+    pub(super) fn for_request(&self) -> Self {
+        Self::new(self.caller.clone(), self.id, self.addresses, self.opened)
+    }
+
+    /// Returns whether requests may be in progress beside others.
+    pub(super) fn allows_overlap(&self) -> bool {
+        self.wanted == WantedReplies::All
+    }
+
+    /// Returns whether the reply to the present request is sent.
+    pub(super) fn replies(&mut self) -> bool {
+        match &mut self.wanted {
+            WantedReplies::All => true,
+            WantedReplies::None => false,
+            WantedReplies::After(left) => {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    self.wanted = WantedReplies::All;
+                }
+                false
+            }
         }
     }
 
@@ -52,5 +90,6 @@ impl Session {
     pub(super) fn reset(&mut self) {
         self.version = Version::Resp2;
         self.name.clear();
+        self.wanted = WantedReplies::All;
     }
 }

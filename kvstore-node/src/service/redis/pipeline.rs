@@ -1,0 +1,561 @@
+//! Requests of one connection that are in progress at once, in the order in which they arrived.
+//!
+//! Requests on keys of one slot take effect in that order. Reads of different keys of a slot may overlap, and so may
+//! writes; a read and a write, or two requests on the same key, never do. Requests on different slots have no order, as in a
+//! Redis Cluster, where another node may serve each.
+
+use archon_resp::{Command, CommandKind, find_command, key_positions};
+use archon_types::slot_of;
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Most requests of one connection in progress at once.
+pub(super) const WINDOW_MAX: usize = 128;
+/// Bytes of replies, present and expected, that requests in progress at once may have. One request always goes on.
+const REPLY_BYTES_MAX: usize = 512 * 1024;
+/// Expected bytes of the reply to a read before there was one.
+pub(super) const REPLY_BYTES_FIRST: usize = 64 * 1024;
+/// Least bytes that are expected of a reply.
+const REPLY_BYTES_MIN: usize = 1024;
+
+/// Access of a request to its slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Access {
+    /// Reads one key.
+    Read,
+    /// Writes one key by one operation.
+    Write,
+    /// Several operations, or several keys.
+    Exclusive,
+}
+
+/// Slot and key of a request, and its access to them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    slot: u16,
+    access: Access,
+    key: Bytes,
+}
+
+impl Place {
+    /// Returns the place of a request that may be in progress beside others; `None` if it depends on the state of the
+    /// connection or changes that, or is malformed. Such requests are executed alone.
+    pub(super) fn of(request: &[Bytes]) -> Option<Self> {
+        let command = find_command(request.first()?).filter(|command| command.takes(request.len()))?;
+        let access = access(command, request)?;
+        let positions = key_positions(command, request.len());
+        let (first, others) = positions.split_first()?;
+        let key = request.get(*first)?.clone();
+        let slot = slot_of(&key);
+        if others.iter().any(|at| request.get(*at).is_none_or(|other| slot_of(other) != slot)) {
+            return None;
+        }
+        Some(Self { slot, access: if others.is_empty() { access } else { Access::Exclusive }, key })
+    }
+}
+
+fn access(command: &Command, request: &[Bytes]) -> Option<Access> {
+    match command.kind {
+        CommandKind::Get
+        | CommandKind::MGet
+        | CommandKind::Exists
+        | CommandKind::Touch
+        | CommandKind::StrLen
+        | CommandKind::GetRange
+        | CommandKind::Substr
+        | CommandKind::Digest
+        | CommandKind::Type
+        | CommandKind::Ttl
+        | CommandKind::PTtl
+        | CommandKind::ExpireTime
+        | CommandKind::PExpireTime => Some(Access::Read),
+        CommandKind::Del
+        | CommandKind::Unlink
+        | CommandKind::SetNx
+        | CommandKind::SetEx
+        | CommandKind::PSetEx
+        | CommandKind::MSet
+        | CommandKind::Incr
+        | CommandKind::IncrBy
+        | CommandKind::Decr
+        | CommandKind::DecrBy => Some(Access::Write),
+        // Those that depend on the value before read it first.
+        CommandKind::Set => {
+            let reads = |option: &Bytes| {
+                ["GET", "XX", "IFEQ", "IFNE", "IFDEQ", "IFDNE"]
+                    .iter()
+                    .any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
+            };
+            Some(if request.iter().skip(3).any(reads) { Access::Exclusive } else { Access::Write })
+        }
+        CommandKind::Append
+        | CommandKind::DelEx
+        | CommandKind::GetDel
+        | CommandKind::GetEx
+        | CommandKind::GetSet
+        | CommandKind::IncrByFloat
+        | CommandKind::SetRange
+        | CommandKind::Expire
+        | CommandKind::ExpireAt
+        | CommandKind::PExpire
+        | CommandKind::PExpireAt
+        | CommandKind::Persist => Some(Access::Exclusive),
+        _ => None,
+    }
+}
+
+/// Requests of one slot in progress, and those that wait for them.
+#[derive(Debug)]
+struct Lane {
+    /// Access of those in progress.
+    access: Access,
+    keys: Vec<Bytes>,
+    waiting: VecDeque<(u64, Place)>,
+}
+
+impl Lane {
+    /// Returns whether a request may be in progress beside those that are.
+    fn admits(&self, place: &Place) -> bool {
+        self.keys.is_empty()
+            || self.access == place.access && place.access != Access::Exclusive && !self.keys.contains(&place.key)
+    }
+}
+
+/// A request in the window.
+#[derive(Debug)]
+struct Entry<D> {
+    place: Place,
+    state: State<D>,
+    /// Bytes of its reply: expected while it is in progress, and known once it is done.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum State<D> {
+    /// Not begun.
+    Waiting(Vec<Bytes>),
+    Running,
+    /// Refused for lack of room beside others. It is executed again once it is the first, and others of its slot wait.
+    Again(Vec<Bytes>),
+    Done(D),
+}
+
+/// Next step of a window.
+#[derive(Debug)]
+pub(super) enum Step<D> {
+    /// The first request has this outcome; its reply is sent next.
+    Reply(D),
+    /// A request begins. One that is repeated needs all shares of admission that can be given back.
+    Begin { number: u64, request: Vec<Bytes>, is_repeated: bool },
+    /// No request can begin before one in progress has finished.
+    Wait,
+    /// No request is left.
+    End,
+}
+
+/// Requests that have arrived and have no sent reply. `D` is an outcome.
+#[derive(Debug)]
+pub(super) struct Window<D> {
+    /// Number of the first entry.
+    first: u64,
+    entries: VecDeque<Entry<D>>,
+    lanes: BTreeMap<u16, Lane>,
+    /// Requests that may begin.
+    startable: BTreeSet<u64>,
+    running: usize,
+    /// Bytes of replies: of those that wait for earlier ones, and expected ones.
+    bytes: usize,
+    /// Expected bytes of the reply to a read.
+    expected_bytes: usize,
+    /// Only requests before this one begin.
+    halted_at: u64,
+}
+
+impl<D> Window<D> {
+    /// Creates an empty window. The reply to a read is expected to have so many bytes.
+    pub(super) const fn new(expected_bytes: usize) -> Self {
+        Self {
+            first: 0,
+            entries: VecDeque::new(),
+            lanes: BTreeMap::new(),
+            startable: BTreeSet::new(),
+            running: 0,
+            bytes: 0,
+            expected_bytes,
+            halted_at: u64::MAX,
+        }
+    }
+
+    /// Returns the expected bytes of the next reply to a read.
+    pub(super) const fn expected_bytes(&self) -> usize {
+        self.expected_bytes
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= WINDOW_MAX
+    }
+
+    /// Adds the next request.
+    pub(super) fn push(&mut self, place: Place, request: Vec<Bytes>) {
+        let number = self.first + self.entries.len() as u64;
+        let lane = self.lanes.entry(place.slot).or_insert_with(|| Lane {
+            access: place.access,
+            keys: Vec::new(),
+            waiting: VecDeque::new(),
+        });
+        if lane.waiting.is_empty() && lane.admits(&place) {
+            lane.access = place.access;
+            lane.keys.push(place.key.clone());
+            self.startable.insert(number);
+        } else {
+            lane.waiting.push_back((number, place.clone()));
+        }
+        self.entries.push_back(Entry { place, state: State::Waiting(request), bytes: 0 });
+    }
+
+    /// Takes the next step.
+    pub(super) fn step(&mut self) -> Step<D> {
+        if let Some(outcome) = self.pop() {
+            return Step::Reply(outcome);
+        }
+        if self.entries.is_empty() {
+            return Step::End;
+        }
+        let is_repeated = matches!(self.entries.front(), Some(Entry { state: State::Again(_), .. }));
+        match self.start() {
+            Some((number, request)) => {
+                Step::Begin { number, request, is_repeated: is_repeated && number == self.first }
+            }
+            None => Step::Wait,
+        }
+    }
+
+    /// Takes a request to begin now, with its number: the earliest of those that may.
+    fn start(&mut self) -> Option<(u64, Vec<Bytes>)> {
+        let number = match self.entries.front()?.state {
+            // It is executed again only once no other is in progress.
+            State::Again(_) if self.running == 0 => self.first,
+            _ => *self.startable.first().filter(|number| **number < self.halted_at)?,
+        };
+        let (bytes, is_busy, expected_bytes) = (self.bytes, self.running > 0, self.expected_bytes);
+        let entry = self.entry(number)?;
+        let expected = if entry.place.access == Access::Write { 0 } else { expected_bytes };
+        if is_busy && bytes.saturating_add(expected) > REPLY_BYTES_MAX {
+            return None;
+        }
+        match std::mem::replace(&mut entry.state, State::Running) {
+            State::Waiting(request) | State::Again(request) => {
+                entry.bytes = expected;
+                self.bytes = bytes.saturating_add(expected);
+                self.running += 1;
+                self.startable.remove(&number);
+                Some((number, request))
+            }
+            other => {
+                entry.state = other;
+                None
+            }
+        }
+    }
+
+    /// Records the outcome of a request, and the bytes of its reply.
+    pub(super) fn finish(&mut self, number: u64, outcome: D, bytes: usize) {
+        self.running = self.running.saturating_sub(1);
+        let Some(entry) = self.entry(number) else { return };
+        entry.state = State::Done(outcome);
+        let expected = std::mem::replace(&mut entry.bytes, bytes);
+        let Place { slot, access, key } = entry.place.clone();
+        self.bytes = self.bytes.saturating_sub(expected).saturating_add(bytes);
+        if access != Access::Write {
+            self.expected_bytes = bytes.max(self.expected_bytes / 2).max(REPLY_BYTES_MIN);
+        }
+        self.leave(slot, &key);
+    }
+
+    /// Records that a request was refused for lack of room, so that it is executed again once it is the first. Returns the
+    /// request if it is not: it was alone, or a later write of its slot has begun, which it must not follow.
+    pub(super) fn retry(&mut self, number: u64, request: Vec<Bytes>) -> Option<Vec<Bytes>> {
+        let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let Some((at, place)) = at.and_then(|at| Some((at, self.entries.get(at)?.place.clone()))) else {
+            return Some(request);
+        };
+        let may_begin =
+            |number: u64, state: &State<D>| !matches!(state, State::Waiting(_)) || self.startable.contains(&number);
+        let mut later = (number + 1..).zip(self.entries.iter().skip(at + 1));
+        let is_overtaken = place.access == Access::Write
+            && later.any(|(number, later)| later.place.slot == place.slot && may_begin(number, &later.state));
+        if is_overtaken || self.running <= 1 && at == 0 {
+            return Some(request);
+        }
+        self.running = self.running.saturating_sub(1);
+        if let Some(entry) = self.entries.get_mut(at) {
+            entry.state = State::Again(request);
+            self.bytes = self.bytes.saturating_sub(std::mem::take(&mut entry.bytes));
+        }
+        // Later writes of its slot wait for it.
+        if place.access == Access::Write
+            && let Some(lane) = self.lanes.get_mut(&place.slot)
+        {
+            lane.access = Access::Exclusive;
+        }
+        None
+    }
+
+    /// Lets no request behind this one begin: the connection ends with its outcome.
+    pub(super) fn halt(&mut self, number: u64) {
+        self.halted_at = self.halted_at.min(number);
+    }
+
+    /// Takes the outcome of the first request, once it is there.
+    fn pop(&mut self) -> Option<D> {
+        match self.entries.front()?.state {
+            State::Done(_) => {}
+            _ => return None,
+        }
+        self.first += 1;
+        let Entry { state, bytes, .. } = self.entries.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        match state {
+            State::Done(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    fn entry(&mut self, number: u64) -> Option<&mut Entry<D>> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.entries.get_mut(at)
+    }
+
+    /// Ends the access to a key, and lets the next requests of its slot begin.
+    fn leave(&mut self, slot: u16, key: &Bytes) {
+        let Some(lane) = self.lanes.get_mut(&slot) else { return };
+        if let Some(at) = lane.keys.iter().position(|other| other == key) {
+            lane.keys.swap_remove(at);
+        }
+        while let Some((number, place)) = lane.waiting.pop_front() {
+            if !lane.admits(&place) {
+                lane.waiting.push_front((number, place));
+                break;
+            }
+            lane.access = place.access;
+            lane.keys.push(place.key);
+            self.startable.insert(number);
+        }
+        if lane.keys.is_empty() {
+            self.lanes.remove(&slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn request(text: &str) -> Vec<Bytes> {
+        text.split(' ').map(|part| Bytes::copy_from_slice(part.as_bytes())).collect()
+    }
+
+    fn access_of(text: &str) -> Option<Access> {
+        Place::of(&request(text)).map(|place| place.access)
+    }
+
+    fn window(texts: &[&str]) -> Window<u64> {
+        let mut window = Window::new(REPLY_BYTES_MIN);
+        for text in texts {
+            let request = request(text);
+            window.push(Place::of(&request).expect("a request on a key"), request);
+        }
+        window
+    }
+
+    /// Takes all steps until a request in progress is to finish; returns the numbers of the requests that begin, and those
+    /// with replies.
+    fn steps(window: &mut Window<u64>) -> (Vec<u64>, Vec<u64>) {
+        let (mut begun, mut replied) = (Vec::new(), Vec::new());
+        loop {
+            match window.step() {
+                Step::Begin { number, .. } => begun.push(number),
+                Step::Reply(number) => replied.push(number),
+                Step::Wait => {
+                    assert!(window.running > 0, "it waits for no request");
+                    return (begun, replied);
+                }
+                Step::End => return (begun, replied),
+            }
+        }
+    }
+
+    fn begun(window: &mut Window<u64>) -> Vec<u64> {
+        steps(window).0
+    }
+
+    #[test]
+    fn commands_have_their_access() {
+        assert_eq!(access_of("GET k"), Some(Access::Read));
+        assert_eq!(access_of("set k v EX 10 NX"), Some(Access::Write));
+        assert_eq!(access_of("SET get v"), Some(Access::Write));
+        for text in ["SET k v xx", "SET k v GET", "SET k v IFEQ a", "APPEND k v", "DEL {k}1 {k}2"] {
+            assert_eq!(access_of(text), Some(Access::Exclusive), "{text}");
+        }
+        // Alone: connection state, nodes, several slots, and errors.
+        for text in
+            ["PING", "RESET", "SELECT 0", "CLIENT REPLY OFF", "SCAN 0", "WAIT 1 0", "DEL a b", "GET", "LPUSH l 1"]
+        {
+            assert_eq!(access_of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn writes_of_different_keys_of_a_slot_overlap() {
+        let mut window = window(&["SET {t}1 v", "SET {t}2 v", "DEL {t}3", "SET {t}1 w"]);
+        assert_eq!(begun(&mut window), [0, 1, 2], "the same key waits");
+        window.finish(1, 1, 0);
+        assert_eq!(steps(&mut window), (vec![], vec![]));
+        window.finish(0, 0, 0);
+        assert_eq!(steps(&mut window), (vec![3], vec![0, 1]));
+    }
+
+    #[test]
+    fn read_behind_write_of_its_slot_waits() {
+        let mut window = window(&["SET {t}1 v", "GET {t}2", "GET other", "GET {t}3", "SET {t}4 v"]);
+        assert_eq!(begun(&mut window), [0, 2]);
+        window.finish(0, 0, 0);
+        assert_eq!(begun(&mut window), [1, 3]);
+        window.finish(1, 1, 0);
+        assert_eq!(begun(&mut window), [0u64; 0], "a read is in progress");
+        window.finish(3, 3, 0);
+        assert_eq!(begun(&mut window), [4]);
+        window.finish(4, 4, 0);
+        window.finish(2, 2, 0);
+        assert_eq!(steps(&mut window), (vec![], vec![2, 3, 4]));
+        assert!(window.entries.is_empty() && window.lanes.is_empty());
+    }
+
+    #[test]
+    fn request_does_not_overtake_one_that_waits() {
+        let mut window = window(&["INCR {t}1", "APPEND {t}2 v", "INCR {t}3"]);
+        assert_eq!(begun(&mut window), [0]);
+        window.finish(0, 0, 0);
+        assert_eq!(begun(&mut window), [1]);
+        window.finish(1, 1, 0);
+        assert_eq!(begun(&mut window), [2]);
+    }
+
+    #[test]
+    fn requests_with_large_replies_begin_one_by_one() {
+        let mut window = window(&["GET a", "GET b", "GET c", "GET d"]);
+        window.expected_bytes = REPLY_BYTES_MAX;
+        assert_eq!(begun(&mut window), [0]);
+        window.finish(0, 0, 1_000_000);
+        assert_eq!(steps(&mut window), (vec![1], vec![0]));
+        window.finish(1, 1, 10);
+        // Half as much is expected.
+        assert_eq!(steps(&mut window), (vec![2], vec![1]));
+        window.finish(2, 2, 10);
+        assert_eq!((steps(&mut window), window.bytes), ((vec![3], vec![2]), 250_000));
+    }
+
+    #[test]
+    fn request_without_room_is_repeated_once_it_is_first() {
+        let mut window = window(&["GET {t}1", "GET {t}2", "SET {t}2 v", "GET other"]);
+        assert_eq!(begun(&mut window), [0, 1, 3]);
+        assert_eq!(window.retry(1, request("GET {t}2")), None);
+        window.finish(0, 0, 0);
+        assert_eq!(steps(&mut window), (vec![], vec![0]), "the write waits for the read");
+        window.finish(3, 3, 0);
+        assert_eq!(begun(&mut window), [1]);
+        assert_eq!(window.retry(1, request("GET {t}2")), Some(request("GET {t}2")), "alone, it is refused");
+        window.finish(1, 1, 0);
+        assert_eq!(steps(&mut window), (vec![2], vec![1]));
+    }
+
+    #[test]
+    fn request_without_room_is_repeated_behind_last_in_progress() {
+        let mut window = window(&["GET a", "GET b"]);
+        assert_eq!(begun(&mut window), [0, 1]);
+        assert_eq!(window.retry(1, request("GET b")), None);
+        window.finish(0, 0, 0);
+        assert!(matches!(window.step(), Step::Reply(0)));
+        assert!(matches!(window.step(), Step::Begin { number: 1, is_repeated: true, .. }));
+    }
+
+    #[test]
+    fn write_is_not_repeated_behind_later_one_of_its_slot() {
+        let mut window = window(&["SET {t}1 v", "SET {t}2 v", "SET other v"]);
+        assert_eq!(begun(&mut window), [0, 1, 2]);
+        assert_eq!(window.retry(0, request("SET {t}1 v")), Some(request("SET {t}1 v")));
+        assert_eq!(window.retry(1, request("SET {t}2 v")), None);
+        let later = request("SET {t}3 v");
+        window.push(Place::of(&later).unwrap(), later);
+        window.finish(0, 0, 0);
+        window.finish(2, 2, 0);
+        assert_eq!(steps(&mut window), (vec![1], vec![0]));
+        window.finish(1, 1, 0);
+        assert_eq!(steps(&mut window), (vec![3], vec![1, 2]));
+    }
+
+    #[test]
+    fn requests_behind_unknown_outcome_do_not_begin() {
+        let mut window = window(&["SET {t}1 v", "APPEND {t}1 v", "SET other v", "APPEND third v"]);
+        window.expected_bytes = REPLY_BYTES_MAX + 1;
+        assert_eq!(begun(&mut window), [0, 2], "the reply to the last one may be large");
+        window.halt(2);
+        window.finish(2, 2, 0);
+        window.finish(0, 0, 0);
+        assert_eq!(steps(&mut window), (vec![1], vec![0]));
+        window.finish(1, 1, 0);
+        // The connection ends with the last of these.
+        assert!(matches!((window.step(), window.step()), (Step::Reply(1), Step::Reply(2))));
+    }
+
+    proptest! {
+        #[test]
+        fn requests_of_a_slot_keep_their_order(
+            drawn in vec((0usize..4, 0u8..3, 0u8..2), 1..40),
+            choices in vec((any::<prop::sample::Index>(), any::<bool>()), 400),
+        ) {
+            let texts: Vec<String> = drawn
+                .iter()
+                .map(|(kind, key, slot)| {
+                    let key = format!("{{{slot}}}{key}");
+                    ["GET KEY", "SET KEY v", "INCR KEY", "APPEND KEY v"][*kind].replace("KEY", &key)
+                })
+                .collect();
+            let places: Vec<Place> = texts.iter().map(|text| Place::of(&request(text)).unwrap()).collect();
+            let mut window = window(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+            let (mut running, mut begun_ever) = (Vec::new(), BTreeSet::new());
+            let (mut finished, mut replied) = (BTreeSet::new(), Vec::new());
+            for (choice, is_refused) in choices {
+                let (begun, more) = steps(&mut window);
+                replied.extend(more);
+                for number in begun {
+                    running.push(number);
+                    begun_ever.insert(number);
+                    let own = &places[number as usize];
+                    for earlier in (0..number).filter(|earlier| !finished.contains(earlier)) {
+                        let other = &places[earlier as usize];
+                        let overlaps = other.access == own.access && own.access != Access::Exclusive && other.key != own.key;
+                        prop_assert!(other.slot != own.slot || overlaps && begun_ever.contains(&earlier), "{earlier}, {number}");
+                    }
+                }
+                if running.is_empty() {
+                    break;
+                }
+                let number = running.remove(choice.index(running.len()));
+                let text = request(&texts[number as usize]);
+                let is_repeated = is_refused && window.retry(number, text).is_none();
+                if is_repeated {
+                    continue;
+                }
+                window.finish(number, number, 0);
+                finished.insert(number);
+            }
+            replied.extend(steps(&mut window).1);
+            prop_assert!(replied.is_sorted() && replied.iter().copied().eq(0..replied.len() as u64));
+            // Without refusals, all are answered in as many steps.
+            prop_assert!(!running.is_empty() || replied.len() == texts.len(), "{} of {}", replied.len(), texts.len());
+        }
+    }
+}
