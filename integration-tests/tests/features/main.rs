@@ -10,6 +10,9 @@ mod many_participants;
 mod participants;
 mod redis;
 mod redis_client;
+mod redis_keyspace;
+mod redis_libraries;
+mod redis_pipeline;
 
 /// The program under test.
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
