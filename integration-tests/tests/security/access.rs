@@ -255,6 +255,18 @@ async fn redis_clients_have_the_rights_of_their_certificates() {
     let replies = redis_replies(&cluster, (Role::Client, "shop"), &commands).await;
     assert_eq!(replies[0], "+PONG");
     assert!(replies[1..].iter().all(|reply| reply.starts_with("-NOPERM client/shop may not")), "{replies:?}");
+    // Neither keys nor their number are shown.
+    let keyspace = [
+        "SCAN 0",
+        "KEYS *",
+        "RANDOMKEY",
+        "DBSIZE",
+        "CLUSTER COUNTKEYSINSLOT 1",
+        "CLUSTER GETKEYSINSLOT 1 1",
+        "DIGEST k",
+    ];
+    let replies = redis_replies(&cluster, (Role::Client, "shop"), &keyspace).await;
+    assert!(replies.iter().all(|reply| reply.starts_with("-NOPERM client/shop may not read")), "{replies:?}");
     cluster.done(&["access", "grant", "write", "--client", "shop", "--table", "default"]);
     cluster.done(&["access", "grant", "read", "--client", "reports", "--table", "default"]);
     let expected = ["+PONG", "+OK", ":1", "*1"];
