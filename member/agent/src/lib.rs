@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`protocol`] | documents of the protocol |
 //! | `service_session` | state machine of one session with a service (pure) |
+//! | `event_queue` | events that the service has not received (pure) |
 //! | `live_session` | the state machine behind a lock, as callbacks of the participant |
 //! | `agent` | sessions one after the other, each with a participant |
 //! | `shared` | state shared by sessions and connections |
@@ -15,6 +16,7 @@
 
 mod agent;
 mod config;
+mod event_queue;
 mod http;
 mod live_session;
 mod program;
@@ -27,5 +29,5 @@ mod shared;
 
 pub use agent::{Agent, FAREWELL};
 pub use config::{AgentConfig, AgentError, Listen};
+pub use event_queue::EVENTS_MAX;
 pub use program::{START_LIMIT, run_program};
-pub use service_session::EVENTS_MAX;

@@ -4,17 +4,15 @@
 //! when it sent the heartbeat. This state machine knows the end of the last permission (`permitted_until`), and gives
 //! partitions up on the service's behalf only after that end.
 
+mod answers;
+
+use crate::event_queue::EventQueue;
 use crate::protocol::{
-    Acquire, Answer, Ended, ErrorBody, ErrorKind, Event, Lost, Owned, Permission, Release, ReleaseReason, SessionState,
+    Acquire, Ended, ErrorBody, ErrorKind, Event, Lost, Owned, Permission, Release, ReleaseReason, SessionState,
 };
 use archon_client::PartitionId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-/// Maximum number of events that the service has not received. A participant owns at most 32,768 partitions.
-pub const EVENTS_MAX: usize = 131_072;
-/// Number of finished events for which a repeated answer is accepted.
-const FINISHED_KEPT: usize = 4_096;
 
 /// A partition offered by the cluster.
 #[derive(Clone, Debug)]
@@ -74,12 +72,8 @@ struct Work {
 #[derive(Debug)]
 pub(crate) struct ServiceSession {
     service_lease_ms: u64,
-    /// Events that the service has not received, in order.
-    events: VecDeque<Arc<Event>>,
-    /// Number of the newest event.
-    sequence: u64,
-    /// Number of the newest event that the service has received.
-    seen: u64,
+    /// Events that the service has not received.
+    events: EventQueue,
     /// Number that the answer to the previous heartbeat named.
     named: u64,
     works: BTreeMap<PartitionId, Work>,
@@ -106,9 +100,7 @@ impl ServiceSession {
     pub(crate) fn new(service_lease_ms: u64, connection: u64, now: u64) -> Self {
         Self {
             service_lease_ms,
-            events: VecDeque::new(),
-            sequence: 0,
-            seen: 0,
+            events: EventQueue::default(),
             named: 0,
             works: BTreeMap::new(),
             by_name: BTreeMap::new(),
@@ -142,7 +134,7 @@ impl ServiceSession {
             return None;
         }
         let Offer { partition, table, epoch, lease_left_ms } = offer;
-        let sequence = self.sequence + 1;
+        let sequence = self.events.next_number();
         self.push(Event::Acquire(Acquire {
             sequence,
             table: table.to_string(),
@@ -168,7 +160,7 @@ impl ServiceSession {
         now: u64,
     ) -> Option<u64> {
         self.tick(now);
-        let sequence = self.sequence + 1;
+        let sequence = self.events.next_number();
         let work = self.works.get_mut(&partition)?;
         work.stage = Stage::Releasing { sequence };
         let event = Release {
@@ -192,7 +184,7 @@ impl ServiceSession {
         self.works.get(&partition).filter(|work| work.epoch == epoch)?;
         let work = self.remove(partition)?;
         self.push(Event::Lost(Lost {
-            sequence: self.sequence + 1,
+            sequence: self.events.next_number(),
             table: work.table.to_string(),
             table_id: partition.table.get(),
             partition: partition.index,
@@ -213,10 +205,10 @@ impl ServiceSession {
     pub(crate) fn attach(&mut self, connection: u64, seen: u64, now: u64) -> Result<(), ErrorBody> {
         self.tick(now);
         self.check_running()?;
-        self.take_seen(seen)?;
-        if seen < self.seen {
-            let message =
-                format!("event {} was received before, so the stream cannot continue after {seen}", self.seen);
+        self.events.confirm(seen)?;
+        let received = self.events.seen();
+        if seen < received {
+            let message = format!("event {received} was received before, so the stream cannot continue after {seen}");
             return Err(ErrorBody::new(ErrorKind::Invalid, message));
         }
         self.connection = Some(connection);
@@ -274,17 +266,17 @@ impl ServiceSession {
     pub(crate) fn heartbeat(&mut self, seen: u64, lease_left_ms: u64, now: u64) -> Result<Permission, ErrorBody> {
         self.tick(now);
         self.check_running()?;
-        self.take_seen(seen)?;
+        self.events.confirm(seen)?;
         self.heard = true;
         // A service that receives no events must not go on: a loss may be among them.
-        let counts = self.connection.is_some() && self.seen >= self.named;
-        self.named = self.sequence;
+        let counts = self.connection.is_some() && self.events.seen() >= self.named;
+        self.named = self.events.newest();
         let mut valid_for_ms = 0;
         if counts {
             self.alive_until = now.saturating_add(self.service_lease_ms).saturating_add(1);
             valid_for_ms = self.permit(lease_left_ms, now);
         }
-        Ok(Permission { valid_for_ms, sequence: self.sequence })
+        Ok(Permission { valid_for_ms, sequence: self.events.newest() })
     }
 
     /// Answers whether the service may act for a partition. `lease_left_ms` is zero if the participant does not own
@@ -325,90 +317,15 @@ impl ServiceSession {
         Ok(answer)
     }
 
-    /// Takes an answer of the service. `only_table` is the table of answers that name none.
-    ///
-    /// # Errors
-    /// The answer fits no event, or the session has ended. Nothing has changed then.
-    pub(crate) fn answer(&mut self, answer: Answer, only_table: Option<&str>, now: u64) -> Result<(), ErrorBody> {
-        self.tick(now);
-        self.check_running()?;
-        match answer {
-            Answer::Acquired { sequence, partition, epoch, table } => {
-                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
-                let Some((_, stage, is_acquire)) = self.find(&of)? else {
-                    return Err(stale(format!("event {sequence} was answered by `refused` or `released`")));
-                };
-                if !is_acquire {
-                    return Err(stale(format!("event {sequence} is a `release`; answer `released`")));
-                }
-                if stage == Stage::Acquiring {
-                    self.set(of.sequence, Stage::Owned);
-                    self.effects.push_back(Effect::Acquired { sequence });
-                }
-            }
-            Answer::Refused { sequence, partition, epoch, table, reason } => {
-                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
-                let Some((id, stage, is_acquire)) = self.find(&of)? else { return Ok(()) };
-                if !is_acquire || stage != Stage::Acquiring {
-                    let why = format!("event {sequence} is no unanswered `acquire`; give a partition up by `drop`");
-                    return Err(stale(why));
-                }
-                self.remove(id);
-                self.finish(sequence);
-                let reason = if reason.is_empty() { "the service refused it".to_owned() } else { reason };
-                self.effects.push_back(Effect::Refused { sequence, partition: id, reason });
-            }
-            Answer::Released { sequence, partition, epoch, table } => {
-                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
-                let Some((id, _, is_acquire)) = self.find(&of)? else { return Ok(()) };
-                if is_acquire {
-                    return Err(stale(format!("event {sequence} is an `acquire`; answer `acquired` or `refused`")));
-                }
-                self.remove(id);
-                self.finish(sequence);
-                self.effects.push_back(Effect::Released { sequence, partition: id });
-            }
-            Answer::Drop { partition, epoch, table } => {
-                let table = table.as_deref().or(only_table).ok_or_else(table_missing)?;
-                let id = self.by_name.get(&(Arc::from(table), partition)).copied();
-                let work = id.and_then(|id| self.works.get(&id)).filter(|work| work.epoch == epoch);
-                let (Some(id), Some(work)) = (id, work) else {
-                    let why = format!("partition {partition} of {table} is not owned in epoch {epoch}");
-                    return Err(stale(why));
-                };
-                match work.stage {
-                    Stage::Acquiring => {
-                        let why = format!("partition {partition} of {table} is being acquired; answer `refused`");
-                        return Err(stale(why));
-                    }
-                    Stage::Owned => self.effects.push_back(Effect::Drop(id)),
-                    Stage::Releasing { .. } => {}
-                }
-            }
-            Answer::Load { bytes_stored, operations_per_second } => {
-                self.effects.push_back(Effect::Load { bytes_stored, operations_per_second });
-            }
-            Answer::Stop => {
-                if !std::mem::replace(&mut self.stopping, true) {
-                    self.effects.push_back(Effect::Stop);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Returns events after a position, for one connection.
     pub(crate) fn events_after(&self, connection: u64, position: u64, most: usize) -> Next {
         if self.connection != Some(connection) {
             return Next::Close;
         }
-        let first = self.first();
-        let skip = usize::try_from((position + 1).saturating_sub(first)).unwrap_or(usize::MAX);
-        let events: Vec<Arc<Event>> = self.events.iter().skip(skip).take(most).cloned().collect();
-        match events.len() as u64 {
-            0 if self.over => Next::Close,
-            0 => Next::Wait,
-            count => Next::Events(events, position.max(first - 1) + count),
+        match self.events.after(position, most) {
+            (events, _) if events.is_empty() && self.over => Next::Close,
+            (events, _) if events.is_empty() => Next::Wait,
+            (events, end) => Next::Events(events, end),
         }
     }
 
@@ -455,9 +372,8 @@ impl ServiceSession {
         }
         self.by_name.clear();
         self.by_sequence.clear();
-        self.sequence += 1;
-        let event = Event::Ended(Ended { sequence: self.sequence, reason: reason.to_owned() });
-        self.events.push_back(Arc::new(event));
+        let ended = Ended { sequence: self.events.next_number(), reason: reason.to_owned() };
+        self.events.push(Event::Ended(ended));
     }
 
     /// Returns the next request to the shell.
@@ -490,10 +406,6 @@ impl ServiceSession {
         self.connection
     }
 
-    fn first(&self) -> u64 {
-        self.sequence + 1 - self.events.len() as u64
-    }
-
     /// Permits the service to act, and returns for how long. Every permission ends before the accepted silence does.
     fn permit(&mut self, lease_left_ms: u64, now: u64) -> u64 {
         // Both clocks are read in whole milliseconds.
@@ -513,20 +425,8 @@ impl ServiceSession {
         Ok(())
     }
 
-    fn take_seen(&mut self, seen: u64) -> Result<(), ErrorBody> {
-        if seen > self.sequence {
-            let message = format!("event {seen} does not exist; the newest one is {}", self.sequence);
-            return Err(ErrorBody::new(ErrorKind::Invalid, message));
-        }
-        while self.first() <= seen && self.events.pop_front().is_some() {}
-        self.seen = self.seen.max(seen);
-        Ok(())
-    }
-
     fn push(&mut self, event: Event) {
-        self.sequence += 1;
-        self.events.push_back(Arc::new(event));
-        if self.events.len() > EVENTS_MAX {
+        if self.events.push(event) {
             self.doom("the service does not receive its events");
         }
     }
@@ -534,41 +434,6 @@ impl ServiceSession {
     fn doom(&mut self, reason: &str) {
         self.connection = None;
         self.doomed.get_or_insert_with(|| reason.to_owned());
-    }
-
-    /// Returns the partition and the stage of an answered event, and whether the event is an `acquire`; `None` if the
-    /// event is finished.
-    fn find(&self, of: &Named<'_>) -> Result<Option<(PartitionId, Stage, bool)>, ErrorBody> {
-        let sequence = of.sequence;
-        let table = of.table.ok_or_else(table_missing)?;
-        if self.finished.contains(&sequence) {
-            return Ok(None);
-        }
-        let found = self.by_sequence.get(&sequence).and_then(|id| Some((*id, self.works.get(id)?)));
-        let Some((id, work)) = found else {
-            return Err(stale(format!("event {sequence} awaits no answer; its partition may have been lost since")));
-        };
-        if (&*work.table, id.index, work.epoch) != (table, of.index, of.epoch) {
-            return Err(stale(format!(
-                "event {sequence} is about partition {} of {} in epoch {}, not partition {} of {table} in epoch {}",
-                id.index, work.table, work.epoch, of.index, of.epoch
-            )));
-        }
-        Ok(Some((id, work.stage, work.acquire == sequence)))
-    }
-
-    fn set(&mut self, sequence: u64, stage: Stage) {
-        let id = self.by_sequence.get(&sequence);
-        if let Some(work) = id.and_then(|id| self.works.get_mut(id)) {
-            work.stage = stage;
-        }
-    }
-
-    fn finish(&mut self, sequence: u64) {
-        self.finished.insert(sequence);
-        if self.finished.len() > FINISHED_KEPT {
-            self.finished.pop_first();
-        }
     }
 
     fn remove(&mut self, partition: PartitionId) -> Option<Work> {
@@ -585,22 +450,8 @@ impl ServiceSession {
     }
 }
 
-/// Event and partition that an answer names.
-struct Named<'a> {
-    sequence: u64,
-    index: u32,
-    epoch: u64,
-    table: Option<&'a str>,
-}
-
-fn stale(message: String) -> ErrorBody {
-    ErrorBody::new(ErrorKind::Stale, message)
-}
-
-fn table_missing() -> ErrorBody {
-    ErrorBody::new(ErrorKind::Invalid, "the agent serves several tables; name one in `table`")
-}
-
+#[cfg(test)]
+mod model_tests;
 #[cfg(test)]
 #[path = "service_session_tests.rs"]
 mod tests;
