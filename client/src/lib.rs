@@ -75,7 +75,8 @@ pub use kv::{Client, Counter, Value};
 pub use participant::{
     AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
 };
-pub use routing::routes::{Owner, RouteMap, Routes};
+pub use routing::owners::{NoPosition, OwnersPosition, OwnersWatch};
+pub use routing::routes::{Owner, RouteChanges, RouteMap, Routes};
 pub use stats::NodeStats;
 
 /// Compiles the Rust examples of these pages with the tests.

@@ -2,8 +2,10 @@
 
 use super::parse::{address, duration, name, weight};
 use super::serve::LogArgs;
-use archon_agent::Listen;
+use crate::exit::Failure;
+use archon_agent::{Listen, MapFile};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Options of `archon participant`.
@@ -27,6 +29,10 @@ pub(crate) struct ParticipantArgs {
     /// output (docs/reference/agent.md). Give it last. The agent ends with the program.
     #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "listen")]
     pub(crate) exec: Vec<OsString>,
+    /// File with the owners of a table, kept up to date and replaced atomically, for Envoy (docs/reference/agent.md). Name
+    /// the table if --table names several; repeat the flag for further files.
+    #[arg(long = "write-map", value_name = "[TABLE=]FILE", value_parser = map_file)]
+    pub(crate) maps: Vec<MapArg>,
     /// Share of partitions relative to other participants; default: 100.
     #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<u32>,
@@ -49,6 +55,56 @@ pub(crate) struct ParticipantArgs {
     /// Logging options.
     #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+/// A file with owners, as given.
+#[derive(Clone, Debug)]
+pub(crate) struct MapArg {
+    table: Option<String>,
+    path: PathBuf,
+}
+
+/// Parses a file with owners.
+fn map_file(text: &str) -> Result<MapArg, String> {
+    let (table, path) = match text.split_once('=') {
+        Some((table, path)) => (Some(name(table)?), path),
+        None => (None, text),
+    };
+    if Path::new(path).extension().is_none_or(|extension| extension != "json") {
+        return Err(format!("{path:?} does not end with .json, by which Envoy knows the format"));
+    }
+    Ok(MapArg { table, path: path.into() })
+}
+
+impl ParticipantArgs {
+    /// Returns the files with owners.
+    ///
+    /// # Errors
+    /// A file names no table, and there are several, or a table that the service does not serve; two have one path.
+    pub(crate) fn map_files(&self) -> Result<Vec<MapFile>, Failure> {
+        let mut files: Vec<MapFile> = Vec::new();
+        for MapArg { table, path } in &self.maps {
+            let shown = path.display();
+            let table = match (table, &self.tables[..]) {
+                (None, [only]) => only,
+                (None, _) => {
+                    let message = format!("--write-map {shown} does not say which of several tables it is for");
+                    return Err(Failure::usage(message, format!("write --write-map {}={shown}", self.tables[0])));
+                }
+                (Some(table), tables) if tables.contains(table) => table,
+                (Some(table), _) => {
+                    let message = format!("--write-map names the table {table:?}, which no --table names");
+                    return Err(Failure::usage(message, format!("add --table {table}, or start another agent for it")));
+                }
+            };
+            if files.iter().any(|file| file.path == *path) {
+                let message = format!("--write-map names the file {shown} twice");
+                return Err(Failure::usage(message, "give each table a file of its own"));
+            }
+            files.push(MapFile { table: table.clone(), path: path.clone() });
+        }
+        Ok(files)
+    }
 }
 
 /// Parses the lease of the service: as any time, 100 ms to an hour.

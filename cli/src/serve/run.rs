@@ -129,6 +129,7 @@ fn agent_config(args: &ParticipantArgs, connection: &Connection) -> Result<Agent
         partitions_max: args.partitions_max,
         zone: args.zone.clone(),
         timing: None,
+        maps: args.map_files()?,
         listen: args.listen.clone(),
         service_lease: args.service_lease,
         start_limit: archon_agent::START_LIMIT,

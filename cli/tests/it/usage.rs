@@ -265,6 +265,21 @@ fn agent_that_others_could_reach_is_refused() {
 }
 
 #[test]
+fn map_files_that_no_proxy_could_use_are_refused() {
+    let plain = ["participant", "--name", "w1", "--address", "10.0.0.7:8080", "--coordinators", "127.0.0.1:1"];
+    for (more, why) in [
+        (&["--table", "jobs", "--write-map", "owners.txt"][..], "does not end with .json"),
+        (&["--table", "jobs", "--table", "carts", "--write-map", "a.json"], "write --write-map jobs=a.json"),
+        (&["--table", "jobs", "--write-map", "carts=a.json"], "which no --table names"),
+        (&["--table", "jobs", "--write-map", "a.json", "--write-map", "jobs=a.json"], "twice"),
+    ] {
+        let output = archon(&[&plain[..], more].concat());
+        assert_eq!(code(&output), 2, "{more:?}: {output:?}");
+        assert!(stderr(&output).contains(why), "{more:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn terminal_verbs_name_the_alternative_without_a_terminal() {
     for line in [&["top"][..], &["top", "-o", "json"]] {
         let output = archon(&[line, &["--coordinators", &nobody()]].concat());

@@ -2,10 +2,11 @@
 
 use crate::error::Error;
 use crate::kv::Client;
+use crate::routing::owners::OwnersWatch;
 use crate::routing::table::TableCache;
 use crate::shared::Shared;
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, Version,
+    Epoch, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, TableId, Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,17 @@ pub struct RouteMap {
     pub version: Version,
     /// Owner of each partition, by number; `None` without an owner.
     pub owners: Vec<Option<Owner>>,
+}
+
+/// Owners that have changed since a version of the table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteChanges {
+    /// The table. A table of the same name that is created later has another number.
+    pub table: TableId,
+    /// Version of the newest change; [`Routes::changes_since`] it names the next ones.
+    pub version: Version,
+    /// Numbers of the changed partitions, in order, with their owners; `None` without an owner.
+    pub owners: Vec<(u32, Option<Owner>)>,
 }
 
 /// Owners of a table's partitions, updated in the background: participants of a lease table, leading nodes of a table
@@ -72,11 +84,43 @@ impl Routes {
         Ok(Self { shared, _guard: guard, table, changes })
     }
 
+    /// Returns the owners of another table, with shared state.
+    ///
+    /// # Errors
+    /// As [`Client::routes`].
+    pub async fn of_table(&self, table: &str, timeout: Duration) -> Result<Self, Error> {
+        Self::open(Arc::clone(&self.shared), Arc::clone(&self._guard), table, timeout).await
+    }
+
     /// Returns the owners of all partitions.
     pub fn map(&self) -> RouteMap {
         let table = self.table.load();
         let row = |index| table.partition(index).and_then(|row| owner(&table, row));
         RouteMap { version: table.version(), owners: (0..table.table().keys.numbers_end()).map(row).collect() }
+    }
+
+    /// Returns the owners that may have changed after this version, all for [`Version::ZERO`]. Several changes of a
+    /// partition are one, so a caller that is slow needs no queue.
+    pub fn changes_since(&self, version: Version) -> RouteChanges {
+        let table = self.table.load();
+        let change = |index| {
+            let Some(row) = table.partition(index) else { return Some((index, None)) };
+            // The owner may have registered again, with another address.
+            let member = row.leader_placement().and_then(|placement| table.node(placement.node));
+            let is_new = row.version > version || member.is_some_and(|member| member.version > version);
+            (is_new || version == Version::ZERO).then(|| (index, owner(&table, row)))
+        };
+        let owners = (0..table.table().keys.numbers_end()).filter_map(change).collect();
+        RouteChanges { table: table.table().id, version: table.version(), owners }
+    }
+
+    /// Starts a watch that names the owners to other processes.
+    pub fn watch(&self) -> OwnersWatch {
+        OwnersWatch::new(self.clone())
+    }
+
+    pub(super) fn table_name(&self) -> String {
+        self.table.load().table().name.clone()
     }
 
     /// Returns the rows of all partitions, and the nodes in them.

@@ -1,16 +1,20 @@
 //! The connection of a console to the cluster.
 
 use crate::feed::latest::Feed;
-use archon_client::{Admin, Client, Error, Transport};
+use archon_client::{Admin, Client, Error, Routes, Transport};
 use archon_security::Refusals;
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Time-out of calls to the cluster; shorter than people wait before they retry.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum number of watches of owners.
+pub(crate) const WATCHES_MAX: usize = 64;
 
 /// Configuration of a console.
 #[derive(Clone, Debug)]
@@ -35,6 +39,10 @@ pub(crate) struct Cluster {
     pub(crate) feed: Feed,
     /// Client for rows, created on first use.
     rows: Mutex<Option<Client>>,
+    /// Owners of one table, opened on first use; those of others share its state.
+    routes: Mutex<Option<Routes>>,
+    /// Places of watches of owners.
+    pub(crate) watches: Arc<Semaphore>,
 }
 
 impl Cluster {
@@ -42,7 +50,15 @@ impl Cluster {
         let admin = Admin::with_transport(config.coordinators.clone(), TIMEOUT, config.transport.clone());
         let admin = admin.map_err(io::Error::other)?;
         let quick = quick(&config).map_err(io::Error::other)?;
-        Ok(Self { admin, quick, feed: Feed::default(), rows: Mutex::default(), config })
+        Ok(Self {
+            admin,
+            quick,
+            feed: Feed::default(),
+            rows: Mutex::default(),
+            routes: Mutex::default(),
+            watches: Arc::new(Semaphore::new(WATCHES_MAX)),
+            config,
+        })
     }
 
     /// Returns a client of a table.
@@ -56,6 +72,21 @@ impl Cluster {
         // A concurrent caller may have set it first, possibly for another table.
         let held = self.rows.lock().get_or_insert(client).clone();
         held.table(table).await
+    }
+}
+
+impl Cluster {
+    /// Returns the owners of a table's partitions.
+    pub(crate) async fn routes(&self, table: &str) -> Result<Routes, Error> {
+        let held = self.routes.lock().clone();
+        if let Some(routes) = held {
+            return routes.of_table(table, QUICK_TIMEOUT).await;
+        }
+        let builder = Client::builder(self.config.coordinators.clone()).transport(self.config.transport.clone());
+        let opened = builder.timeout(QUICK_TIMEOUT).routes(table).await?;
+        // A concurrent caller may have set it first, possibly for another table.
+        let held = self.routes.lock().get_or_insert(opened).clone();
+        held.of_table(table, QUICK_TIMEOUT).await
     }
 }
 

@@ -7,6 +7,7 @@ mod backup_since;
 mod expiry;
 mod kv_rows;
 mod many_participants;
+mod owners;
 mod participants;
 mod redis;
 mod redis_client;

@@ -72,6 +72,7 @@ impl Agent {
         let end = CancellationToken::new();
         let _guard = end.clone().drop_guard();
         let serving = tokio::spawn(http::serve(self.listener, Arc::clone(&self.shared), end.clone()));
+        let _maps = self.shared.keep_maps();
         let outcome = loop {
             let begun = tokio::select! {
                 biased;

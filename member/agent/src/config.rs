@@ -1,5 +1,6 @@
 //! Configuration of an agent, and the reasons for its end.
 
+use crate::map_file::MapFile;
 use archon_client::{Error, Transport};
 use std::ffi::OsString;
 use std::fmt;
@@ -30,6 +31,8 @@ pub struct AgentConfig {
     pub zone: Option<String>,
     /// Heartbeat interval, lease and failure time-out, instead of the cluster's.
     pub timing: Option<(Duration, Duration, Duration)>,
+    /// Files with owners, for proxies.
+    pub maps: Vec<MapFile>,
     /// Place where the agent listens for its service.
     pub listen: Listen,
     /// Longest permission of the service, and its longest silence.

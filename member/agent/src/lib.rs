@@ -13,12 +13,14 @@
 //! | `http` | requests of the service and of callers on this machine |
 //! | `config` | configuration, and the reasons for an end |
 //! | `routes` | owners of partitions, for callers |
+//! | `map_file` | file with the owners of a table, for proxies |
 
 mod agent;
 mod config;
 mod event_queue;
 mod http;
 mod live_session;
+mod map_file;
 mod program;
 pub mod protocol;
 mod routes;
@@ -30,4 +32,5 @@ mod shared;
 pub use agent::{Agent, FAREWELL};
 pub use config::{AgentConfig, AgentError, Listen};
 pub use event_queue::EVENTS_MAX;
+pub use map_file::MapFile;
 pub use program::{START_LIMIT, run_program};

@@ -39,7 +39,8 @@ pub async fn run_program(config: AgentConfig, program: &[OsString], stop: Cancel
     let failed = |why: String| AgentError::Program { program: program.first().cloned().unwrap_or_default(), why };
     let [name, arguments @ ..] = program else { return Err(failed("no program is named".to_owned())) };
     let (sender, mut begun) = mpsc::channel(1);
-    let shared = Shared::new(config, sender);
+    let shared = Arc::new(Shared::new(config, sender));
+    let _maps = shared.keep_maps();
     let mut command = Command::new(name);
     // In a process group of its own: Ctrl-C is for the agent, which lets the program release its partitions.
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);

@@ -1,5 +1,6 @@
 //! Documents of the agent's protocol. `docs/reference/agent.schema.json` is generated from these types.
 
+pub use archon_client::documents::{OwnerAddress, PartitionOwner, TableOwners};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -250,20 +251,7 @@ pub struct Whereabouts {
     /// Owner as reported by the coordinators; absent without one. It may have changed since: the called service checks
     /// its ownership.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Owner>,
-}
-
-/// Owner of a partition.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Owner {
-    /// Name of the participant.
-    pub participant: String,
-    /// Address of its service.
-    pub address: String,
-    /// Epoch of the ownership.
-    pub epoch: u64,
-    /// Set once it serves the partition; before that, it may be acquiring it.
-    pub serves: bool,
+    pub owner: Option<OwnerAddress>,
 }
 
 /// State of the agent, as answer to `GET /v1/status`.

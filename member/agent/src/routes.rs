@@ -1,7 +1,7 @@
-//! Owners of partitions, for callers of the service on this machine.
+//! Owners of partitions, for callers of the service.
 
-use crate::protocol::{ErrorBody, ErrorKind, Owner, Whereabouts};
-use archon_client::{Client, Error, Transport};
+use crate::protocol::{ErrorBody, ErrorKind, OwnerAddress, Whereabouts};
+use archon_client::{Client, Error, OwnersWatch, Transport};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,13 +33,16 @@ impl Routes {
     pub(crate) async fn find(&self, table: &str, key: &[u8]) -> Result<Whereabouts, ErrorBody> {
         let routes = self.table(table).await.map_err(|error| refusal(&error))?;
         let partition = routes.partition_of(key);
-        let owner = routes.owner(partition).map(|owner| Owner {
-            participant: owner.name,
-            address: owner.address,
-            epoch: owner.epoch.get(),
-            serves: owner.serves,
-        });
+        let owner = routes.owner(partition).map(OwnerAddress::from);
         Ok(Whereabouts { table: table.to_owned(), partition: partition.index, owner })
+    }
+
+    /// Opens a watch of the owners of a table's partitions.
+    ///
+    /// # Errors
+    /// The table does not exist, or the coordinators do not answer.
+    pub(crate) async fn watch(&self, table: &str) -> Result<OwnersWatch, ErrorBody> {
+        Ok(self.table(table).await.map_err(|error| refusal(&error))?.watch())
     }
 
     async fn table(&self, table: &str) -> Result<archon_client::Routes, Error> {

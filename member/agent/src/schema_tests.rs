@@ -1,8 +1,8 @@
 //! Compares `docs/reference/agent.schema.json` with the types of the protocol.
 
 use crate::protocol::{
-    Answer, ErrorAnswer, Event, Heartbeat, Owned, Permission, ProgramHeartbeat, ProgramPermission, Status, VERSION,
-    Whereabouts,
+    Answer, ErrorAnswer, Event, Heartbeat, Owned, Permission, ProgramHeartbeat, ProgramPermission, Status, TableOwners,
+    VERSION, Whereabouts,
 };
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -20,6 +20,7 @@ fn schema() -> Value {
         ("POST /v1/answers: request", generator.subschema_for::<Answer>()),
         ("GET /v1/owned/{partition}: answer", generator.subschema_for::<Owned>()),
         ("GET /v1/where/{key}: answer", generator.subschema_for::<Whereabouts>()),
+        ("GET /v1/owners: answer, and each event of GET /v1/owners/watch", generator.subschema_for::<TableOwners>()),
         ("GET /v1/status: answer", generator.subschema_for::<Status>()),
         ("--exec: heartbeat", generator.subschema_for::<ProgramHeartbeat>()),
         ("--exec: reply to a heartbeat", generator.subschema_for::<ProgramPermission>()),

@@ -2,12 +2,14 @@
 
 use crate::config::AgentConfig;
 use crate::live_session::{Command, LiveSession, Settings, millis};
+use crate::map_file::{self, MapFile};
 use crate::protocol::{ErrorBody, ErrorKind, Hello, SessionState, Status, VERSION};
 use crate::routes::Routes;
 use archon_client::{Participant, ParticipantBuilder};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// The session of now.
@@ -38,6 +40,15 @@ impl Shared {
     pub(crate) fn new(config: AgentConfig, begun: mpsc::Sender<Begun>) -> Self {
         let routes = Routes::new(config.coordinators.clone(), config.transport.clone(), &config.tables);
         Self { config, current: Mutex::default(), begun, routes }
+    }
+
+    /// Starts to keep the files with owners up to date, until the result is dropped.
+    pub(crate) fn keep_maps(self: &Arc<Self>) -> JoinSet<()> {
+        let keep = |file: MapFile| {
+            let shared = Arc::clone(self);
+            async move { map_file::keep(&shared.routes, &file).await }
+        };
+        self.config.maps.iter().cloned().map(keep).collect()
     }
 
     /// Ends the session of now. The agent takes another one unless it stops.

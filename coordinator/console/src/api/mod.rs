@@ -8,6 +8,7 @@ mod extract;
 mod nodes;
 mod operation;
 mod operations;
+mod owners;
 mod partitions;
 mod paths;
 mod rebalance;
@@ -41,7 +42,10 @@ pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
     let shared = Shared { cluster, stop, bodies: BodyRoom::default() };
     let (operations, description) = operations().into_parts();
     let described = move || async move { Json(description) };
-    let api = operations.route("/api/v1/openapi.json", get(described)).route("/api/v1/feed", get(feed::serve));
+    let api = operations
+        .route("/api/v1/openapi.json", get(described))
+        .route("/api/v1/feed", get(feed::serve))
+        .route("/api/v1/owners/{table}/watch", get(owners::watch));
     let all = api.merge(page::router()).fallback(unknown).method_not_allowed_fallback(other_method);
     all.layer(from_fn_with_state(shared.clone(), check_origin))
         .layer(from_fn(end_line))
@@ -81,6 +85,7 @@ fn operations() -> Operations {
         .post("/partitions/{table}/{number}/split", "Splits a partition", partitions::split)
         .post("/partitions/{table}/{number}/merge", "Merges a partition with its right neighbour", partitions::merge)
         .get("/locate/{table}/{key}", "Returns the partition of a key", partitions::locate)
+        .get("/owners/{table}", "Returns the owners of a table's partitions", owners::list)
         .get("/rebalance", "Returns the current or last rebalance with its moves", rebalance::status)
         .get("/rebalance/plan", "Computes a plan; changes nothing", rebalance::plan)
         .post("/rebalance/apply", "Applies a plan", rebalance::apply)

@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use listener::Connection;
-use requests::{Caller, LOOKUPS_MAX};
+use requests::{Caller, LOOKUPS_MAX, WATCHES_MAX};
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
@@ -38,6 +38,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
+    let watches = Arc::new(Semaphore::new(WATCHES_MAX));
     let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -54,6 +55,7 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
                     shared: Arc::clone(&shared),
                     by_network: matches!(connection, Connection::Tcp(_)),
                     lookups: Arc::clone(&lookups),
+                    watches: Arc::clone(&watches),
                     has_asked: Arc::default(),
                     cut: CancellationToken::new(),
                 };

@@ -5,6 +5,7 @@ use super::{guard, stream};
 use crate::live_session::LiveSession;
 use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Heartbeat};
 use crate::shared::Shared;
+use archon_client::NoPosition;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +26,8 @@ const SESSION: &str = "archon-session";
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of simultaneous lookups of owners; the other connections stay free for the service.
 pub(super) const LOOKUPS_MAX: usize = 32;
+/// Maximum number of watches of owners.
+pub(super) const WATCHES_MAX: usize = 16;
 /// Time limit for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -35,6 +38,8 @@ pub(super) struct Caller {
     pub(super) by_network: bool,
     /// Places of lookups.
     pub(super) lookups: Arc<Semaphore>,
+    /// Places of watches of owners.
+    pub(super) watches: Arc<Semaphore>,
     /// Set by the first request of the connection.
     pub(super) has_asked: Arc<AtomicBool>,
     /// Ends the connection.
@@ -72,6 +77,8 @@ impl Caller {
             ("answers", None) => ("POST", Call::Answers),
             ("owned", Some(partition)) => ("GET", Call::Owned(partition)),
             ("where", Some(key)) => ("GET", Call::Where(key)),
+            ("owners", None) => ("GET", Call::Owners),
+            ("owners", Some("watch")) => ("GET", Call::WatchOwners),
             ("status", None) => ("GET", Call::Status),
             _ => return Err(no_path(path)),
         };
@@ -99,12 +106,16 @@ impl Caller {
             }
             Call::Where(key) => {
                 let table = self.shared.table(table.as_deref())?;
-                let _place = self.lookups.try_acquire().map_err(|_| {
-                    let message = format!("{LOOKUPS_MAX} lookups of owners are in progress; try again later");
-                    ErrorBody::new(ErrorKind::Overloaded, message)
-                })?;
+                let _place = self.lookup()?;
                 self.shared.routes.find(table, &decoded(key)?).await.map(|found| json(&found))
             }
+            Call::Owners => {
+                let _place = self.lookup()?;
+                let table = self.shared.table(table.as_deref())?;
+                let owners = self.shared.routes.watch(table).await?.read_all();
+                Ok(json(&owners))
+            }
+            Call::WatchOwners => self.watch_owners(&parts.headers, table.as_deref()).await,
             Call::Status => Ok(json(&self.shared.status())),
         }
     }
@@ -124,11 +135,30 @@ impl Caller {
             }
         };
         let hello = self.shared.hello(&live);
-        let mut response = Response::new(stream::events(live, connection, position, hello));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Ok(response)
+        Ok(event_stream(stream::events(live, connection, position, hello)))
+    }
+
+    /// Streams the owners of a table: all of them, or those that have changed after the named event.
+    async fn watch_owners(&self, headers: &HeaderMap, table: Option<&str>) -> Result<Response<Body>, ErrorBody> {
+        let place = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
+            let message = format!("{WATCHES_MAX} watches of owners are open, which is the limit");
+            ErrorBody::new(ErrorKind::Overloaded, message)
+        })?;
+        let mut watch = self.shared.routes.watch(self.shared.table(table)?).await?;
+        if let Some(id) = headers.get("last-event-id") {
+            let position = String::from_utf8_lossy(id.as_bytes()).parse().map_err(|error: NoPosition| {
+                ErrorBody::new(ErrorKind::Invalid, format!("the header `last-event-id`: {error}"))
+            })?;
+            watch.resume(position);
+        }
+        Ok(event_stream(stream::owners(watch, place)))
+    }
+
+    fn lookup(&self) -> Result<SemaphorePermit<'_>, ErrorBody> {
+        self.lookups.try_acquire().map_err(|_| {
+            let message = format!("{LOOKUPS_MAX} lookups of owners are in progress; try again later");
+            ErrorBody::new(ErrorKind::Overloaded, message)
+        })
     }
 
     fn session(&self, headers: &HeaderMap) -> Result<Arc<LiveSession>, ErrorBody> {
@@ -143,6 +173,8 @@ enum Call<'a> {
     Answers,
     Owned(&'a str),
     Where(&'a str),
+    Owners,
+    WatchOwners,
     Status,
 }
 
@@ -200,6 +232,14 @@ async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, ErrorBody> {
     serde_json::from_slice(&body.to_bytes()).map_err(|error| {
         ErrorBody::new(ErrorKind::Invalid, format!("the body is no document of this request: {error}"))
     })
+}
+
+fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 fn json(document: &impl Serialize) -> Response<Body> {

@@ -1,8 +1,9 @@
-//! Stream of server-sent events to the service.
+//! Streams of server-sent events: to the service, and to watchers of owners.
 
 use super::body::Body;
 use crate::live_session::LiveSession;
 use crate::protocol::{Event, Hello};
+use archon_client::{OwnersPosition, OwnersWatch};
 use bytes::Bytes;
 use futures::stream::unfold;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -10,9 +11,15 @@ use hyper::body::Frame;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 /// Maximum number of events in one chunk.
 const EVENTS_AT_ONCE: usize = 256;
+
+/// Interval of comments in a watch without changes, so that either side notices a dead connection.
+const COMMENT_EVERY: Duration = Duration::from_secs(10);
 
 /// A connection of the service. Dropping it reports its end.
 struct Connected {
@@ -42,6 +49,27 @@ pub(super) fn events(live: Arc<LiveSession>, connection: u64, position: u64, hel
             }
         };
         Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), connected))
+    });
+    StreamBody::new(chunks).boxed_unsync()
+}
+
+/// Returns a body with the changes of owners. It ends when the table is dropped.
+pub(super) fn owners(watch: OwnersWatch, place: OwnedSemaphorePermit) -> Body {
+    let chunks = unfold((watch, place), |(mut watch, place)| async move {
+        let text = loop {
+            if let Some(owners) = watch.read_changes() {
+                let id = OwnersPosition::from(&owners);
+                // The documents hold text and numbers only, so they have a form in JSON, of one line.
+                let data = serde_json::to_string(&owners).unwrap_or_default();
+                break format!("id: {id}\nevent: owners\ndata: {data}\n\n");
+            }
+            match timeout(COMMENT_EVERY, watch.changed()).await {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(_) => break ":\n\n".to_owned(),
+            }
+        };
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), (watch, place)))
     });
     StreamBody::new(chunks).boxed_unsync()
 }

@@ -26,6 +26,7 @@ pub(crate) fn config(coordinator: &FakeCoordinator) -> AgentConfig {
         partitions_max: None,
         zone: None,
         timing: None,
+        maps: Vec::new(),
         listen: "127.0.0.1:0".parse().unwrap(),
         service_lease: SOON,
         start_limit: SOON,

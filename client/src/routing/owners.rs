@@ -1,0 +1,120 @@
+//! Watches of a table's owners, as documents for callers in other processes.
+
+use super::routes::{Owner, Routes};
+use archon_documents::{OwnerAddress, PartitionOwner, TableOwners};
+use archon_types::Version;
+use std::fmt;
+use std::str::FromStr;
+
+/// A watch of a table's owners. It has no queue: a reader that is slow gets several changes as one.
+#[derive(Clone, Debug)]
+pub struct OwnersWatch {
+    routes: Routes,
+    /// Version of the newest change that was read.
+    seen: Version,
+}
+
+impl OwnersWatch {
+    pub(super) const fn new(routes: Routes) -> Self {
+        Self { routes, seen: Version::ZERO }
+    }
+
+    /// Continues after this position, which another watch of the cluster may have read. Without effect for one of
+    /// another table, or of another history of the cluster: the next read then lists all partitions.
+    pub fn resume(&mut self, position: OwnersPosition) {
+        let present = self.routes.changes_since(Version::new(u64::MAX));
+        if position.table_id == present.table.get() && position.version <= present.version.get() {
+            self.seen = Version::new(position.version);
+        }
+    }
+
+    /// Returns the owners of all partitions.
+    pub fn read_all(&mut self) -> TableOwners {
+        self.seen = Version::ZERO;
+        self.document()
+    }
+
+    /// Returns the owners that have changed since the last read, all at the first one; `None` if there are none.
+    pub fn read_changes(&mut self) -> Option<TableOwners> {
+        let owners = self.document();
+        (owners.complete || !owners.partitions.is_empty()).then_some(owners)
+    }
+
+    /// Waits for a change. Returns false if the table was dropped, or the client was closed.
+    pub async fn changed(&mut self) -> bool {
+        self.routes.changed().await.is_ok()
+    }
+
+    fn document(&mut self) -> TableOwners {
+        let changes = self.routes.changes_since(self.seen);
+        let complete = self.seen == Version::ZERO;
+        self.seen = changes.version;
+        let shown = |(partition, owner): (u32, Option<Owner>)| PartitionOwner { partition, owner: owner.map(address) };
+        TableOwners {
+            table: self.routes.table_name(),
+            table_id: changes.table.get(),
+            version: changes.version.get(),
+            complete,
+            partitions: changes.owners.into_iter().map(shown).collect(),
+        }
+    }
+}
+
+fn address(owner: Owner) -> OwnerAddress {
+    OwnerAddress { participant: owner.name, address: owner.address, epoch: owner.epoch.get(), serves: owner.serves }
+}
+
+impl From<Owner> for OwnerAddress {
+    fn from(owner: Owner) -> Self {
+        address(owner)
+    }
+}
+
+/// Position in the changes of a table's owners; its text is the id of a server-sent event, `TABLE-VERSION`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnersPosition {
+    table_id: u64,
+    version: u64,
+}
+
+impl From<&TableOwners> for OwnersPosition {
+    fn from(owners: &TableOwners) -> Self {
+        Self { table_id: owners.table_id, version: owners.version }
+    }
+}
+
+impl fmt::Display for OwnersPosition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}", self.table_id, self.version)
+    }
+}
+
+/// The text is no position.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0:?} is no id of an event of a watch of owners, such as 2-417; leave it out to get all owners")]
+pub struct NoPosition(String);
+
+impl FromStr for OwnersPosition {
+    type Err = NoPosition;
+
+    fn from_str(text: &str) -> Result<Self, NoPosition> {
+        let numbers =
+            text.split_once('-').and_then(|(table, version)| Some((table.parse().ok()?, version.parse().ok()?)));
+        let (table_id, version) = numbers.ok_or_else(|| NoPosition(text.chars().take(64).collect()))?;
+        Ok(Self { table_id, version })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_read_from_their_text() {
+        let position = OwnersPosition { table_id: 2, version: 417 };
+        assert_eq!(position.to_string().parse(), Ok(position));
+        for wrong in ["", "2", "2-", "-4", "2-x", "2-4-5"] {
+            assert!(wrong.parse::<OwnersPosition>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Owners of partitions, for callers of services that own them.
+
+use super::asker::Asker;
+use super::extract::Path;
+use super::paths::OfTable;
+use crate::cluster::WATCHES_MAX;
+use crate::error::ApiError;
+use archon_client::documents::TableOwners;
+use archon_client::{ErrorKind, NoPosition, OwnersPosition};
+use axum::Json;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::Stream;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Interval of comments in a watch without changes, so that either side notices a dead connection.
+const COMMENT_EVERY: Duration = Duration::from_secs(10);
+/// Call with the same right: every client may read the owners.
+const CALL: &str = "/archon.v1.Admin/DescribePartition";
+
+pub(crate) async fn list(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableOwners>, ApiError> {
+    asker.may(CALL)?;
+    Ok(Json(asker.shared().cluster.routes(&named.table).await?.watch().read_all()))
+}
+
+/// Streams the owners of a table: all of them, or those that have changed after the event in `Last-Event-ID`. Ends when
+/// the table is dropped.
+pub(crate) async fn watch(
+    asker: Asker,
+    Path(named): Path<OfTable>,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    asker.may(CALL)?;
+    let cluster = &asker.shared().cluster;
+    let place = Arc::clone(&cluster.watches).try_acquire_owned().map_err(|_| {
+        let why = format!(
+            "{WATCHES_MAX} watches of owners are open, which is the limit; use the console of another coordinator, or \
+             an agent"
+        );
+        ApiError::new(ErrorKind::Overloaded, why)
+    })?;
+    let mut watch = cluster.routes(&named.table).await?.watch();
+    if let Some(id) = headers.get("last-event-id") {
+        let position = String::from_utf8_lossy(id.as_bytes()).parse().map_err(|error: NoPosition| {
+            ApiError::new(ErrorKind::InvalidArgument, format!("the header Last-Event-ID: {error}"))
+        })?;
+        watch.resume(position);
+    }
+    let stop = asker.shared().stop.clone();
+    let events = futures::stream::unfold((watch, place, stop), |(mut watch, place, stop)| async move {
+        loop {
+            if let Some(owners) = watch.read_changes() {
+                let id = OwnersPosition::from(&owners).to_string();
+                // The document holds text and numbers only, so it has a form in JSON, of one line.
+                let data = serde_json::to_string(&owners).unwrap_or_default();
+                return Some((Ok(Event::default().id(id).event("owners").data(data)), (watch, place, stop)));
+            }
+            if !stop.run_until_cancelled(watch.changed()).await? {
+                return None;
+            }
+        }
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(COMMENT_EVERY)))
+}
