@@ -28,6 +28,10 @@ pub(crate) enum Exit {
     Found = 10,
     /// `check`: action is needed now; `doctor`: there is an error.
     Alarm = 11,
+    /// `lock`: another holder has the lock.
+    NotObtained = 122,
+    /// `lock`: the lock was lost, and the command was ended.
+    LockLost = 123,
 }
 
 impl Exit {
@@ -35,10 +39,10 @@ impl Exit {
     const fn kind(self) -> &'static str {
         match self {
             Self::Done | Self::Found | Self::Alarm => "done",
-            Self::Failed => "failed",
+            Self::Failed | Self::LockLost => "failed",
             Self::Usage => ErrorKind::InvalidArgument.as_str(),
             Self::NotFound => ErrorKind::NotFound.as_str(),
-            Self::Refused => ErrorKind::Refused.as_str(),
+            Self::Refused | Self::NotObtained => ErrorKind::Refused.as_str(),
             Self::Unreachable => ErrorKind::Unreachable.as_str(),
             Self::TimedOut => ErrorKind::DeadlineExceeded.as_str(),
         }

@@ -17,6 +17,7 @@ mod exit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod kv;
+mod lock;
 mod output;
 mod recover;
 mod serve;
@@ -43,6 +44,9 @@ use tracing::Instrument as _;
 /// needs them; so it is called once per process, from `main`.
 pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(command) = lock::held_command(&args) {
+        return lock::exec(command);
+    }
     let asks_json = args.windows(2).any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json")
         || args.iter().any(|word| word == "-ojson" || word == "--output=json" || word == "--json");
     let cli = match args::parse(args) {
@@ -59,8 +63,13 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let output = Output::new(cli.connection.output);
-    match run(cli) {
-        Ok(exit) => exit.into(),
+    let ended = match &cli.verb {
+        // The exit code is that of its command.
+        Verb::Lock(args) => lock::run(args, &cli.connection),
+        _ => run(cli).map(ExitCode::from),
+    };
+    match ended {
+        Ok(code) => code,
         Err(failure) => {
             output.failure(&failure);
             failure.exit.into()
@@ -81,6 +90,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         Verb::Coordinator(args) => serve::coordinator(&args, &connection),
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
+        Verb::Lock(_) => Err(Failure::failed("the exit code of this verb is that of its command")),
         Verb::Participant(args) => serve::participant(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),
         Verb::Bench(args) => bench::run(&args, &connection),
@@ -122,15 +132,15 @@ fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::failed(format!("looking for this program: {error}")))
 }
 
-fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     run_on(&mut tokio::runtime::Builder::new_multi_thread(), work)
 }
 
 /// Runs a verb on a runtime of this kind, without waiting for tasks that it left behind.
-fn run_on(
+fn run_on<T>(
     builder: &mut tokio::runtime::Builder,
-    work: impl Future<Output = Result<Exit, Failure>>,
-) -> Result<Exit, Failure> {
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let runtime =
         builder.enable_all().build().map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
     let outcome = runtime.block_on(work);
@@ -166,6 +176,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         | Verb::Demo(_)
         | Verb::Doctor(_)
         | Verb::Kv(_)
+        | Verb::Lock(_)
         | Verb::Node(_)
         | Verb::Participant(_)
         | Verb::Version => Err(Failure::failed("this verb does not ask the quorum")),

@@ -24,6 +24,7 @@ mod admin;
 mod builder;
 mod error;
 mod kv;
+mod lock;
 mod measure;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -72,6 +73,7 @@ pub use kv::scan::{Entry, Page, Scan};
 pub use kv::snapshot::{Snapshot, SnapshotOf, SnapshotPage};
 pub use kv::stale::StaleValue;
 pub use kv::{Client, Counter, Value};
+pub use lock::{Lock, LockError, LockLost, LockOptions};
 pub use participant::{
     AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
 };

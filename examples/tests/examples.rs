@@ -135,6 +135,16 @@ fn leader_election_has_one_leader_after_stop_and_crash() {
 }
 
 #[test]
+fn recipes_are_fenced_and_run_once() {
+    let printed = Example::run("recipes", &[], &[]);
+    for line in
+        ["a second owner has a higher token", "it worked with its epoch", "every job was done", "it ran 1 time of 2"]
+    {
+        assert!(printed.contains(line), "{printed}");
+    }
+}
+
+#[test]
 fn quickstart_runs_on_its_own_cluster() {
     let _turn = turn();
     let printed = Example::run("quickstart", &[], &[]);

@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod hints;
 mod kv;
+mod lock;
 mod orders;
 pub(crate) mod parse;
 mod participant;
@@ -33,6 +34,7 @@ pub(crate) use cert::{AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, Request
 pub(crate) use config::*;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use kv::{ExportArgs, ImportArgs, KvArgs, KvVerb, RowFormat, ScanArgs};
+pub(crate) use lock::LockArgs;
 pub(crate) use orders::*;
 pub(crate) use parse::{address, duration, engine, listen, memory, name, peer};
 pub(crate) use participant::ParticipantArgs;
@@ -81,7 +83,9 @@ Exit codes:
    6  time-out: a write may have taken effect
   10  plan --detailed-exitcode: there are moves; check: needs attention soon;
       backup create: a table was skipped
-  11  check: needs attention now; doctor: found an error")]
+  11  check: needs attention now; doctor: found an error
+ 122  lock: another holder has the lock
+ 123  lock: the lock was lost, and the command was ended")]
 pub(crate) struct Cli {
     /// Connection and output options.
     #[command(flatten)]
@@ -211,6 +215,27 @@ Examples:
   curl 127.0.0.1:7700/v1/where/customer-17
   archon participant --table jobs --name w1 --address 10.0.0.7:8080 --exec ./worker --port 8080")]
     Participant(ParticipantArgs),
+
+    /// Run a command while it owns a named lock.
+    ///
+    /// The lock is a row of a table, which is renewed while the command runs and removed at its end. The command is sent
+    /// SIGTERM, and then SIGKILL, before the lease of the lock ends without a renewal. It finds in its environment
+    /// ARCHON_LOCK_EPOCH (a fencing token: storage should refuse lower ones than it has seen), ARCHON_LOCK_NAME,
+    /// ARCHON_LOCK_TABLE and ARCHON_LOCK_REMAINING_MS (what was left of the lease at its start).
+    ///
+    /// Exits with the code of the command, or with 128 and the number of the signal that ended it; with 122 if another
+    /// holder has the lock, with 123 if the lock was lost and the command was ended, with 126 or 127 if the command
+    /// cannot be run or does not exist, and with the usual codes if the cluster refuses. SIGHUP, SIGINT, SIGQUIT,
+    /// SIGTERM, SIGUSR1 and SIGUSR2 are forwarded. The command has a process group of its own, which is killed at its
+    /// end.
+    #[command(after_help = "\
+Examples:
+  archon table create locks --partitions 8
+  archon lock nightly -- ./backup.sh
+  archon lock nightly --no-wait -- ./backup.sh        for cron on several machines
+  archon lock deploy --wait 30s --lease 20s -- sh -c 'deploy --token $ARCHON_LOCK_EPOCH'
+  archon kv get nightly --table locks                 who holds it")]
+    Lock(LockArgs),
 
     /// Show the state of the cluster: leader, quorum, nodes, skew, moves, and what blocks it.
     #[command(after_help = "\

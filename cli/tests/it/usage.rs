@@ -265,6 +265,27 @@ fn agent_that_others_could_reach_is_refused() {
 }
 
 #[test]
+fn lock_without_a_command_or_with_wrong_times_is_refused() {
+    for (line, why) in [
+        (&["lock", "job"][..], "COMMAND"),
+        (&["lock", "job", "true"], "true"),
+        (&["lock", "--", "true"], "NAME"),
+        (&["lock", "", "--", "true"], "key"),
+        (&["lock", "job", "--wait", "5", "--", "true"], "a time needs a unit"),
+        (&["lock", "job", "--wait", "5s", "--no-wait", "--", "true"], "--no-wait"),
+        (&["lock", "job", "--lease", "999ms", "--", "true"], "1s to 1h"),
+        (&["lock", "job", "--lease", "2h", "--", "true"], "1s to 1h"),
+        (&["lock", "job", "--table", "a/b", "--", "true"], "--table"),
+    ] {
+        let output = archon(line);
+        assert_eq!(code(&output), 2, "{line:?}: {output:?}");
+        assert!(stderr(&output).contains(why), "{line:?}: {}", stderr(&output));
+    }
+    let unreachable = archon(&["lock", "job", "--coordinators", &nobody(), "--timeout", "300ms", "--", "true"]);
+    assert_eq!(code(&unreachable), 5, "{unreachable:?}");
+}
+
+#[test]
 fn map_files_that_no_proxy_could_use_are_refused() {
     let plain = ["participant", "--name", "w1", "--address", "10.0.0.7:8080", "--coordinators", "127.0.0.1:1"];
     for (more, why) in [

@@ -1,4 +1,4 @@
-//! Agents, backups, export and import, participants, and Redis clients on clusters of real processes.
+//! Agents, backups, export and import, locks, participants, and Redis clients on clusters of real processes.
 
 mod agents;
 mod agents_in_other_languages;
@@ -6,9 +6,11 @@ mod backup;
 mod backup_since;
 mod expiry;
 mod kv_rows;
+mod locks;
 mod many_participants;
 mod owners;
 mod participants;
+mod recipes;
 mod redis;
 mod redis_client;
 mod redis_keyspace;

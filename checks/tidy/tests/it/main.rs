@@ -6,6 +6,7 @@ mod features;
 mod limits;
 mod packaging;
 mod prose;
+mod recipes;
 mod reference;
 mod rules;
 mod words;
