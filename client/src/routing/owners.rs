@@ -12,11 +12,13 @@ pub struct OwnersWatch {
     routes: Routes,
     /// Version of the newest change that was read.
     seen: Version,
+    /// [`Self::next`] has read once.
+    is_open: bool,
 }
 
 impl OwnersWatch {
     pub(super) const fn new(routes: Routes) -> Self {
-        Self { routes, seen: Version::ZERO }
+        Self { routes, seen: Version::ZERO, is_open: false }
     }
 
     /// Continues after this position, which another watch of the cluster may have read. Without effect for one of
@@ -40,13 +42,34 @@ impl OwnersWatch {
         (owners.complete || !owners.partitions.is_empty()).then_some(owners)
     }
 
+    /// Returns the owners that have changed since the last call, all at the first one; waits for a change if there are
+    /// none. `None` if the table was dropped, or the client was closed. A call may be abandoned at any time.
+    pub async fn next(&mut self) -> Option<TableOwners> {
+        // Only the first read comes without a change: rows that are newer than their table would be read again and again.
+        let is_first = !std::mem::replace(&mut self.is_open, true);
+        if is_first && let Some(owners) = self.read_changes() {
+            return Some(owners);
+        }
+        while self.changed().await {
+            if let Some(owners) = self.read_changes() {
+                return Some(owners);
+            }
+        }
+        None
+    }
+
     /// Waits for a change. Returns false if the table was dropped, or the client was closed.
     pub async fn changed(&mut self) -> bool {
         self.routes.changed().await.is_ok()
     }
 
     fn document(&mut self) -> TableOwners {
-        let changes = self.routes.changes_since(self.seen);
+        let mut changes = self.routes.changes_since(self.seen);
+        if changes.version < self.seen {
+            // Another history of the cluster, with versions of its own: earlier owners are void.
+            self.seen = Version::ZERO;
+            changes = self.routes.changes_since(self.seen);
+        }
         let complete = self.seen == Version::ZERO;
         self.seen = changes.version;
         let shown = |(partition, owner): (u32, Option<Owner>)| PartitionOwner { partition, owner: owner.map(address) };

@@ -6,7 +6,8 @@ use crate::routing::owners::OwnersWatch;
 use crate::routing::table::TableCache;
 use crate::shared::Shared;
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, TableId, Version,
+    Epoch, ErrorDetail, ErrorKind, Holds, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, TableId,
+    Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,7 +105,10 @@ impl Routes {
     pub fn changes_since(&self, version: Version) -> RouteChanges {
         let table = self.table.load();
         let change = |index| {
-            let Some(row) = table.partition(index) else { return Some((index, None)) };
+            // A merged partition is listed whenever the table has changed: its row is gone, and its version with it.
+            let Some(row) = table.partition(index) else {
+                return (version == Version::ZERO || table.version() > version).then_some((index, None));
+            };
             // The owner may have registered again, with another address.
             let member = row.leader_placement().and_then(|placement| table.node(placement.node));
             let is_new = row.version > version || member.is_some_and(|member| member.version > version);
@@ -112,6 +116,12 @@ impl Routes {
         };
         let owners = (0..table.table().keys.numbers_end()).filter_map(change).collect();
         RouteChanges { table: table.table().id, version: table.version(), owners }
+    }
+
+    /// Returns whether the owners are participants, not nodes with rows. Every certificate of the cluster may read
+    /// the owners of leases.
+    pub fn is_lease(&self) -> bool {
+        self.table.load().table().holds == Holds::Lease
     }
 
     /// Starts a watch that names the owners to other processes.

@@ -1,16 +1,17 @@
 //! Owners of a lease table for its callers: watches at an agent and at consoles, and the file for Envoy.
 
 use crate::EXE;
-use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Role, Why};
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Cluster, Options};
-use archon_testkit::wait_for;
+use archon_testkit::{skipped, wait_for};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 struct Service;
@@ -165,7 +166,10 @@ async fn watches_and_map_follow_the_owners() {
         let (status, mut reader) = console.get("", "connection: close\r\n");
         let mut body = String::new();
         reader.read_to_string(&mut body).map_err(|error| error.to_string())?;
-        if status == 200 && body.matches("10.0.0.7:8080").count() == 2 { Ok(body) } else { Err(body) }
+        let version = body.split(r#""version":"#).nth(1).and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
+        let seen = id.split_once('-').and_then(|(_, version)| version.parse::<u64>().ok());
+        let is_as_new = status == 200 && version >= seen;
+        if is_as_new && body.matches("10.0.0.7:8080").count() == 2 { Ok(body) } else { Err(body) }
     });
     assert!(listed.0.contains(r#""participant":"w1""#), "{}", listed.0);
 
@@ -197,4 +201,42 @@ async fn watches_and_map_follow_the_owners() {
     drop(open);
     cluster.done(&["table", "drop", "jobs", "--yes"]);
     tokio::task::block_in_place(|| while resumed.next().is_some() {});
+}
+
+/// Every certificate may read the owners of leases, and nothing of tables with rows.
+#[test]
+fn clients_read_owners_of_lease_tables_only() {
+    let options = Options {
+        nodes: vec!["athens"],
+        nodes_min: 1,
+        tls: true,
+        clients_may: false,
+        consoles: true,
+        ..Options::default()
+    };
+    let cluster = Cluster::start(EXE, &options);
+    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
+    let status = |role, name: &str, table: &str| {
+        let own = cluster.credentials(role, name).display().to_string();
+        let url = format!("https://{}/api/v1/owners/{table}", cluster.console_address(0));
+        let file = |name: &str| format!("{own}/{name}");
+        let output = Command::new("curl")
+            .args(["-s", "--max-time", "20", "-o", "/dev/null", "-w", "%{http_code}"])
+            .args(["--cacert", &file("ca.crt"), "--cert", &file("tls.crt"), "--key", &file("tls.key"), &url])
+            .output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    if let Err(error) = status(Role::Client, "shop", "jobs") {
+        skipped(format!("curl does not start: {error}"));
+        return;
+    }
+    let status = |role, name: &str, table: &str| status(role, name, table).expect("curl starts");
+    for (role, name) in [(Role::Client, "shop"), (Role::Participant, "w1")] {
+        assert_eq!(
+            ["jobs", "default", "nosuch"].map(|table| status(role, name, table)),
+            ["200", "403", "403"],
+            "{name}"
+        );
+    }
+    assert_eq!(["jobs", "default", "nosuch"].map(|table| status(Role::Operator, "eye", table)), ["200", "400", "404"]);
 }

@@ -116,6 +116,8 @@ fn write(path: &Path, document: &Value) -> io::Result<()> {
     file.write_all(format!("{document:#}\n").as_bytes())?;
     // The proxy is another user as a rule; owners of partitions are no secret on this machine.
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    // A proxy that starts after a power cut finds no empty file.
+    file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }

@@ -303,7 +303,7 @@ pub struct ErrorBody {
 pub enum ErrorKind {
     /// 400: the request is malformed.
     Invalid,
-    /// 403: the request may come from a web page, or names no local host.
+    /// 403: the request may come from a web page, or names no local host; the participant may not read this table.
     Forbidden,
     /// 404: there is no such path, table or owner.
     NotFound,

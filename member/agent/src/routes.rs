@@ -40,9 +40,14 @@ impl Routes {
     /// Opens a watch of the owners of a table's partitions.
     ///
     /// # Errors
-    /// The table does not exist, or the coordinators do not answer.
+    /// The table does not exist or has rows, or the coordinators do not answer.
     pub(crate) async fn watch(&self, table: &str) -> Result<OwnersWatch, ErrorBody> {
-        Ok(self.table(table).await.map_err(|error| refusal(&error))?.watch())
+        let routes = self.table(table).await.map_err(|error| refusal(&error))?;
+        if !routes.is_lease() {
+            let message = format!("table {table} has rows, and nodes lead its partitions; owners are of lease tables");
+            return Err(ErrorBody::new(ErrorKind::Invalid, message));
+        }
+        Ok(routes.watch())
     }
 
     async fn table(&self, table: &str) -> Result<archon_client::Routes, Error> {
@@ -76,6 +81,7 @@ fn refusal(error: &Error) -> ErrorBody {
     let kind = match error.kind() {
         archon_client::ErrorKind::NotFound => ErrorKind::NotFound,
         archon_client::ErrorKind::InvalidArgument => ErrorKind::Invalid,
+        archon_client::ErrorKind::Refused => ErrorKind::Forbidden,
         _ => ErrorKind::Unavailable,
     };
     ErrorBody::new(kind, error.to_string())

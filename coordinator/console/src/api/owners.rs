@@ -6,7 +6,7 @@ use super::paths::OfTable;
 use crate::cluster::WATCHES_MAX;
 use crate::error::ApiError;
 use archon_client::documents::TableOwners;
-use archon_client::{ErrorKind, NoPosition, OwnersPosition};
+use archon_client::{ErrorKind, NoPosition, OwnersPosition, Routes};
 use axum::Json;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -17,12 +17,36 @@ use std::time::Duration;
 
 /// Interval of comments in a watch without changes, so that either side notices a dead connection.
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
-/// Call with the same right: every client may read the owners.
-const CALL: &str = "/archon.v1.Admin/DescribePartition";
+/// Call with the same right: every certificate may read the owners of leases.
+const CALL: &str = "/archon.v1.Table/GetTable";
+/// Call of those who may know which tables exist.
+const READERS_CALL: &str = "/archon.v1.Admin/DescribePartition";
+
+/// Returns the owners of a lease table.
+///
+/// # Errors
+/// The caller may not read them. A caller who may not list the tables gets the same error for a table with rows, and
+/// for one that does not exist.
+async fn routes(asker: &Asker, table: &str) -> Result<Routes, ApiError> {
+    asker.may(CALL)?;
+    let found = asker.shared().cluster.routes(table).await;
+    match found {
+        Ok(routes) if routes.is_lease() => Ok(routes),
+        Ok(_) => {
+            asker.may(READERS_CALL)?;
+            let why = format!("table {table} has rows, and nodes lead its partitions: see /api/v1/partitions/{table}");
+            Err(ApiError::new(ErrorKind::InvalidArgument, why))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            asker.may(READERS_CALL)?;
+            Err(error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
 
 pub(crate) async fn list(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableOwners>, ApiError> {
-    asker.may(CALL)?;
-    Ok(Json(asker.shared().cluster.routes(&named.table).await?.watch().read_all()))
+    Ok(Json(routes(&asker, &named.table).await?.watch().read_all()))
 }
 
 /// Streams the owners of a table: all of them, or those that have changed after the event in `Last-Event-ID`. Ends when
@@ -32,7 +56,7 @@ pub(crate) async fn watch(
     Path(named): Path<OfTable>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
-    asker.may(CALL)?;
+    let routes = routes(&asker, &named.table).await?;
     let cluster = &asker.shared().cluster;
     let place = Arc::clone(&cluster.watches).try_acquire_owned().map_err(|_| {
         let why = format!(
@@ -41,7 +65,7 @@ pub(crate) async fn watch(
         );
         ApiError::new(ErrorKind::Overloaded, why)
     })?;
-    let mut watch = cluster.routes(&named.table).await?.watch();
+    let mut watch = routes.watch();
     if let Some(id) = headers.get("last-event-id") {
         let position = String::from_utf8_lossy(id.as_bytes()).parse().map_err(|error: NoPosition| {
             ApiError::new(ErrorKind::InvalidArgument, format!("the header Last-Event-ID: {error}"))
@@ -50,17 +74,11 @@ pub(crate) async fn watch(
     }
     let stop = asker.shared().stop.clone();
     let events = futures::stream::unfold((watch, place, stop), |(mut watch, place, stop)| async move {
-        loop {
-            if let Some(owners) = watch.read_changes() {
-                let id = OwnersPosition::from(&owners).to_string();
-                // The document holds text and numbers only, so it has a form in JSON, of one line.
-                let data = serde_json::to_string(&owners).unwrap_or_default();
-                return Some((Ok(Event::default().id(id).event("owners").data(data)), (watch, place, stop)));
-            }
-            if !stop.run_until_cancelled(watch.changed()).await? {
-                return None;
-            }
-        }
+        let owners = stop.run_until_cancelled(watch.next()).await??;
+        let id = OwnersPosition::from(&owners).to_string();
+        // The document holds text and numbers only, so it has a form in JSON, of one line.
+        let data = serde_json::to_string(&owners).unwrap_or_default();
+        Some((Ok(Event::default().id(id).event("owners").data(data)), (watch, place, stop)))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(COMMENT_EVERY)))
 }

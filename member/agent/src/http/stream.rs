@@ -56,18 +56,15 @@ pub(super) fn events(live: Arc<LiveSession>, connection: u64, position: u64, hel
 /// Returns a body with the changes of owners. It ends when the table is dropped.
 pub(super) fn owners(watch: OwnersWatch, place: OwnedSemaphorePermit) -> Body {
     let chunks = unfold((watch, place), |(mut watch, place)| async move {
-        let text = loop {
-            if let Some(owners) = watch.read_changes() {
+        let text = match timeout(COMMENT_EVERY, watch.next()).await {
+            Ok(owners) => {
+                let owners = owners?;
                 let id = OwnersPosition::from(&owners);
                 // The documents hold text and numbers only, so they have a form in JSON, of one line.
                 let data = serde_json::to_string(&owners).unwrap_or_default();
-                break format!("id: {id}\nevent: owners\ndata: {data}\n\n");
+                format!("id: {id}\nevent: owners\ndata: {data}\n\n")
             }
-            match timeout(COMMENT_EVERY, watch.changed()).await {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(_) => break ":\n\n".to_owned(),
-            }
+            Err(_) => ":\n\n".to_owned(),
         };
         Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), (watch, place)))
     });
