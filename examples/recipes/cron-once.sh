@@ -2,7 +2,7 @@
 # Runs a command at most once a day, on one of several machines, with curl: cron-once.sh NAME COMMAND…
 run=$1%2F$(date -u +%F)
 shift
-status=$(curl -s -o /dev/null -w '%{http_code}' -X PUT -H 'x-archon-console: 1' -H 'If-None-Match: *' \
+status=$(curl -s --max-time 10 -o /dev/null -w '%{http_code}' -X PUT -H 'x-archon-console: 1' -H 'If-None-Match: *' \
     -H 'Archon-TTL-Ms: 172800000' --data-binary "$(uname -n)" "$ARCHON_CONSOLE/api/v1/rows/runs/$run")
 case $status in
     200) exec "$@" ;;

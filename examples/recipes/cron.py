@@ -1,4 +1,4 @@
-"""Exits with 0 if this machine is the one to run a job, with 1 if another one is: cron.py CONSOLE JOB/DAY"""
+"""Exits with 0 if this machine is the one to run a job, with 3 if another one is: cron.py CONSOLE JOB/DAY"""
 
 import socket
 import sys
@@ -14,4 +14,4 @@ mark.add_header("Archon-TTL-Ms", str(2 * 24 * 3_600_000))
 try:
     urllib.request.urlopen(mark, timeout=10).close()
 except urllib.error.HTTPError as error:
-    sys.exit(1 if error.code == 412 else f"the mark was not written: {error}")
+    sys.exit(3 if error.code == 412 else f"the mark was not written: {error}")

@@ -13,7 +13,7 @@ put() { revision -X PUT -H 'x-archon-console: 1' --data-binary "$row" "$@"; }
 
 until token=$(put -H 'If-None-Match: *') && [ -n "$token" ]; do
     held=$(revision)
-    held_for=$(sed -n 's/.*"lease_ms":\([0-9]*\).*/\1/p' "$answer")
+    held_for=$(sed -n 's/.*"lease_ms": *\([0-9]*\).*/\1/p' "$answer")
     [ -n "$held" ] && [ -n "$held_for" ] || { sleep 0.2; continue; }
     # A holder that has written nothing for its lease and 1 % more has stopped.
     sleep $(((held_for * 101 + 99999) / 100000 + 1))

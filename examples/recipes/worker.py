@@ -4,6 +4,7 @@ import json
 import sqlite3
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -37,10 +38,12 @@ def do(job: str, partition: int, epoch: int) -> bool:
 with Participant("queue", agent) as participant:
     while True:
         for grant in participant.owned():
-            for row in call("GET", f"?prefix={grant.partition:05}/&limit=100")["rows"]:
-                try:
+            try:
+                for row in call("GET", f"?prefix={grant.partition:05}/&limit=100")["rows"]:
                     if do(row["key"], grant.partition, grant.check()):
                         call("DELETE", "/" + urllib.parse.quote(row["key"], safe=""))
-                except Lost:
-                    break  # The next owner continues.
+            except Lost:
+                pass  # The next owner continues.
+            except urllib.error.URLError as error:
+                print(f"trying again: {error}", file=sys.stderr)
         time.sleep(0.05)

@@ -226,8 +226,10 @@ Examples:
     /// Exits with the code of the command, or with 128 and the number of the signal that ended it; with 122 if another
     /// holder has the lock, with 123 if the lock was lost and the command was ended, with 126 or 127 if the command
     /// cannot be run or does not exist, and with the usual codes if the cluster refuses. SIGHUP, SIGINT, SIGQUIT,
-    /// SIGTERM, SIGUSR1 and SIGUSR2 are forwarded. The command has a process group of its own, which is killed at its
-    /// end.
+    /// SIGTERM, SIGUSR1 and SIGUSR2 are forwarded, unless they are ignored at the start. The command has a process group
+    /// of its own, which is killed at its end, and reads no terminal. If `archon lock` itself is killed, the kernel kills
+    /// the command, but not the processes that it has started; and it kills no program that runs as another user.
+    /// Only storage that checks the token is protected from these.
     #[command(after_help = "\
 Examples:
   archon table create locks --partitions 8

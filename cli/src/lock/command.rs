@@ -8,8 +8,9 @@ use archon_client::Lock;
 use archon_local_cluster::{PARENT_PID, end_with_parent};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{ExitCode, ExitStatus};
+use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
@@ -95,6 +96,10 @@ impl HeldCommand {
             .env("ARCHON_LOCK_REMAINING_MS", remaining_ms.to_string())
             .process_group(0)
             .kill_on_drop(true);
+        // A process group in the background is stopped when it reads the terminal, and would hold the lock for ever.
+        if std::io::stdin().is_terminal() {
+            command.stdin(Stdio::null());
+        }
         let child = command.spawn().map_err(|error| Failure::failed(format!("starting the command: {error}")))?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         Ok(Self { child, group })
@@ -111,14 +116,19 @@ impl HeldCommand {
                 break self.child.wait().await;
             }
             if left <= schedule.terminate && kill_at.is_none() {
-                talk("the lock could not be renewed; the command is asked to end");
+                // Nothing is printed here: an unread pipe would delay SIGKILL.
                 self.signal(Signal::TERM);
+                self.signal(Signal::CONT);
                 // A renewal that succeeds now does not prolong the end.
                 kill_at = Some(Instant::now() + (schedule.terminate - schedule.kill));
             }
             tokio::select! {
                 status = self.child.wait() => break status,
-                signal = signals.next() => self.signal(signal),
+                signal = signals.next() => {
+                    self.signal(signal);
+                    // A stopped command would not receive it.
+                    self.signal(Signal::CONT);
+                }
                 () = sleep(schedule.tick) => {}
             }
         };

@@ -39,7 +39,13 @@ async fn held(args: &LockArgs, connection: &Connection) -> Result<ExitCode, Fail
         // A lock that was being obtained stays taken for its lease.
         signal = signals.next_deadly() => return Ok(ExitCode::from(128 + signal)),
     };
-    let mut command = HeldCommand::start(args, &lock)?;
+    let mut command = match HeldCommand::start(args, &lock) {
+        Ok(command) => command,
+        Err(failure) => {
+            let _ = release(lock, RELEASE_WITHIN).await;
+            return Err(failure);
+        }
+    };
     match command.run(&lock, &mut signals, Schedule::of(args.lease)).await {
         Ending::Exited(code) => {
             if let Err(why) = release(lock, RELEASE_WITHIN).await {

@@ -33,7 +33,10 @@ impl Signals {
             let stream = signal(kind);
             stream.map(|stream| (sent, stream)).map_err(|error| Failure::failed(format!("handling signals: {error}")))
         };
-        let forwarded = FORWARDED.into_iter().map(install).collect::<Result<_, _>>()?;
+        // What the caller ignores (`nohup`, jobs in the background of a script) stays ignored, also by the command.
+        let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let is_heard = |(sent, _): &(Signal, SignalKind)| ignored & (1 << (sent.as_raw() - 1)) == 0;
+        let forwarded = FORWARDED.into_iter().filter(is_heard).map(install).collect::<Result<_, _>>()?;
         let (_, ignored) = install((Signal::TSTP, SignalKind::from_raw(Signal::TSTP.as_raw())))?;
         Ok(Self { forwarded, _ignored: ignored })
     }
@@ -55,5 +58,23 @@ impl Signals {
     pub(super) async fn next_deadly(&mut self) -> u8 {
         let signal = self.next().await;
         u8::try_from(signal.as_raw()).unwrap_or_default()
+    }
+}
+
+/// Returns the set of ignored signals in the status of a process, a bit for each number from 1.
+fn ignored_signals(status: &str) -> u64 {
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status() {
+        let set = ignored_signals("Name:\tsh\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000002\n");
+        assert_eq!(set, 1 << (Signal::HUP.as_raw() - 1));
+        assert_eq!(ignored_signals(""), 0);
     }
 }

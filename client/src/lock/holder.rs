@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::kv::Client;
 use crate::kv::put_options::PutOptions;
 use archon_session::{BootClock, Clock};
-use archon_types::Revision;
+use archon_types::{ErrorKind, Revision};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -78,13 +78,19 @@ impl Holding {
         }
     }
 
+    /// Returns the time until the next renewal: a quarter of the lease after the newest successful write was sent.
+    fn renew_in(&self, now_ms: u64) -> Duration {
+        let renew_at = self.state.lock().until_ms.saturating_sub(self.row.lease_ms - self.row.lease_ms / 4);
+        Duration::from_millis(renew_at.saturating_sub(now_ms))
+    }
+
     /// Renews the lease until it is lost or `stop` is cancelled.
     pub(super) async fn renew(&self, client: &Client, stop: &CancellationToken) {
         let quarter = Duration::from_millis(self.row.lease_ms / 4);
-        let mut pause = quarter;
+        let mut pause = self.renew_in(BootClock.now().get());
         loop {
             tokio::select! {
-                () = sleep(pause.min(quarter)) => {}
+                () = sleep(pause) => {}
                 () = stop.cancelled() => return,
             }
             // The lease counts from here, before the request is sent.
@@ -103,13 +109,18 @@ impl Holding {
             pause = match renewed {
                 Ok(revision) => {
                     self.extend(revision, sent, BootClock.now().get());
-                    quarter
+                    self.renew_in(BootClock.now().get())
                 }
                 Err(Error::ConditionFailed { .. }) => match self.adopt(&timely).await {
                     Ok(true) => Duration::ZERO,
                     Ok(false) => return,
                     Err(_) => quarter / 8,
                 },
+                // The table was dropped, and with it the lock.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    self.taken.send_replace(true);
+                    return;
+                }
                 Err(error) => {
                     tracing::warn!(%error, left_ms = left.as_millis(), "a lock was not renewed; trying again");
                     quarter / 8
@@ -198,6 +209,16 @@ mod tests {
         let holding = holding(1_000);
         holding.extend(Revision::new(8), 31_000, 61_000);
         assert_eq!(holding.remaining(61_000), Duration::ZERO);
+    }
+
+    #[test]
+    fn renewal_is_due_a_quarter_after_the_sending() {
+        let holding = holding(1_000);
+        assert_eq!(holding.renew_in(1_000), Duration::from_secs(15));
+        assert_eq!(holding.renew_in(14_000), Duration::from_secs(2));
+        assert_eq!(holding.renew_in(31_000), Duration::ZERO, "the answer came late");
+        holding.extend(Revision::new(8), 31_000, 31_500);
+        assert_eq!(holding.renew_in(31_500), Duration::from_millis(14_500));
     }
 
     #[test]

@@ -28,6 +28,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Shortest and longest lease of a lock.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 const LEASE_MAX: Duration = Duration::from_secs(3_600);
+/// Time limit of each request that removes the row of a contender that gives up.
+const ABANDON_WITHIN: Duration = Duration::from_millis(500);
 /// Shortest and longest pause between two reads of a held lock.
 const POLL_MS_MIN: u64 = 20;
 const POLL_MS_MAX: u64 = 500;
@@ -112,6 +114,12 @@ pub enum LockError {
         /// Name of the lock.
         name: String,
     },
+    /// The cluster wrote the lock, but took more than half of its lease for it.
+    #[error("the lock {name:?} was written too slowly to be used; use a longer lease")]
+    Slow {
+        /// Name of the lock.
+        name: String,
+    },
     /// The cluster refused a request, or did not answer in time.
     #[error(transparent)]
     Client(#[from] Error),
@@ -140,7 +148,8 @@ impl Client {
     /// or the row is deleted.
     ///
     /// Two owners never act at the same time, provided that each calls [`Lock::check`] right before each use, and clock
-    /// rates differ by 1 % at most. A request of a former owner may arrive late: storage must refuse lower
+    /// rates differ by 1 % at most. If the row or the table is deleted, the owner notices at its next renewal, after a
+    /// quarter of its lease at most, and another one may act before. A request of a former owner may arrive late: storage must refuse lower
     /// [tokens](Lock::token) than it has seen. Contenders are served in no particular order.
     ///
     /// ```no_run
@@ -254,18 +263,40 @@ async fn acquire(client: &Client, name: Bytes, options: &LockOptions) -> Result<
         // The lease counts from here, before the write is sent.
         let sent = BootClock.now().get();
         let options_of_write = PutOptions::default().if_revision(expected);
-        match timely.put_with(&name, row.encode(), options_of_write).await {
-            // A late answer leaves too little of the lease: the next read finds the row, which is written again.
-            Ok(_) if BootClock.now().get().saturating_sub(sent) > lease_ms / 2 => {}
+        let timely = client.with_timeout(client.timeout().min(options.lease));
+        let written = timely.put_with(&name, row.encode(), options_of_write).await;
+        let is_late = BootClock.now().get().saturating_sub(sent) > lease_ms / 2;
+        let gives_up = options.policy == WaitPolicy::DeadHoldersOnly || left.is_some_and(|left| left.is_zero());
+        match written {
+            // Too little of the lease is left: the next read finds the row, which is written again.
+            Ok(_) if is_late && gives_up => {
+                abandon(client, &name, &row.owner).await;
+                return Err(LockError::Slow { name: shown });
+            }
+            Ok(_) if is_late => {}
             Ok(token) => {
                 let holding = Arc::new(Holding::new(name, row, token, sent));
                 return Ok(hold(client.clone(), holding));
             }
             Err(Error::ConditionFailed { .. }) => {}
+            Err(error) if error.outcome_unknown() && gives_up => {
+                abandon(client, &name, &row.owner).await;
+                return Err(error.into());
+            }
             // The next read shows whether it took effect.
             Err(error) if error.outcome_unknown() => sleep(Duration::from_millis(POLL_MS_MIN)).await,
             Err(error) => wait_out(error, options.policy, left).await?,
         }
+    }
+}
+
+/// Removes the row of a contender that gives up, if its write took effect; otherwise others wait for its lease.
+async fn abandon(client: &Client, name: &Bytes, owner: &str) {
+    let client = client.with_timeout(ABANDON_WITHIN);
+    let Ok(Some(found)) = client.get(name).await else { return };
+    if LockRow::decode(&found.value).is_some_and(|row| row.owner == owner) {
+        let removal = PutOptions::default().if_revision(found.revision).expires_at_ms(0);
+        let _ = client.put_with(name, Bytes::new(), removal).await;
     }
 }
 

@@ -8,7 +8,7 @@ use archon_local_cluster::Process;
 use archon_testkit::wait_for;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 
 /// Functions for the commands under locks: a store that refuses lower tokens than it has seen.
 const STORE: &str = r#"
@@ -137,7 +137,7 @@ rmdir "$D/alone"
 fn killed_holder_is_replaced_and_its_command_is_dead() {
     let world = World::start("1", &small());
     let script = r#"echo $$ > "$D/pid"; echo "$ARCHON_LOCK_EPOCH" > "$D/first"; await never"#;
-    let mut holder = world.lock("holder", &["--lease", "2s"], script);
+    let mut holder = world.lock("holder", &["--lease", "10s"], script);
     let first: u64 = world.written("first").parse().expect("a token");
     let pid = world.written("pid");
     let mut next = world.lock("next", &["--no-wait"], "true");
@@ -162,7 +162,7 @@ fn killed_holder_is_replaced_and_its_command_is_dead() {
 fn paused_holder_is_fenced_and_ends_its_command() {
     let world = World::start("1", &small());
     let script = r#"echo "$ARCHON_LOCK_EPOCH" > "$D/first"; store; await go; store; echo x > "$D/late"; await never"#;
-    let mut holder = world.lock("holder", &["--lease", "1s"], script);
+    let mut holder = world.lock("holder", &["--lease", "4s"], script);
     let first = world.written("first");
     holder.pause();
     let mut next = world.lock("next", &["--wait", "60s"], r#"store; echo "$ARCHON_LOCK_EPOCH" > "$D/second""#);
@@ -218,10 +218,40 @@ while true; do cut -d' ' -f1 /proc/uptime > "$D/tick.new"; mv "$D/tick.new" "$D/
     assert!(holder.log().contains("could not be renewed"), "{}", holder.log());
 }
 
+/// The output of command and holder is a full pipe without a reader that reads.
+#[test]
+fn unread_output_does_not_prolong_the_command() {
+    let mut world = World::start("1", &Options { room: Room::Whole, ..small() });
+    let script = r#"trap '' TERM; echo $$ > "$D/pid"; while true; do head -c 4096 /dev/zero; done"#;
+    let script = format!("D='{}'\n{script}", world.directory.display());
+    let own = world.cluster.credentials_arguments(Role::Client, "worker");
+    let mut command = Command::new(EXE);
+    command.args(["lock", "job", "--lease", "4s", "--coordinators", &world.cluster.coordinator_list()]);
+    command.args(own).args(["--", "sh", "-c", &script]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
+    let mut holder = command.spawn().expect("it starts");
+    drop(command);
+    let pid = world.written("pid");
+    world.cluster.take_node("athens").kill();
+    wait_for("the command to end", TIMEOUT, || if runs(&pid) { Err("it runs") } else { Ok(()) });
+    drop(reader);
+    holder.wait().expect("it ends");
+}
+
+#[test]
+fn dropped_table_ends_the_command() {
+    let world = World::start("1", &small());
+    let mut holder = world.lock("holder", &["--lease", "60s"], r#"echo x > "$D/first"; await never"#);
+    world.written("first");
+    world.cluster.done(&["table", "drop", "locks", "--yes"]);
+    assert_eq!(code(&mut holder), 123, "{}", holder.log());
+}
+
 #[test]
 fn deleted_row_ends_the_command() {
     let world = World::start("1", &small());
-    let mut holder = world.lock("holder", &["--lease", "2s"], r#"echo x > "$D/first"; await never"#);
+    let mut holder = world.lock("holder", &["--lease", "10s"], r#"echo x > "$D/first"; await never"#);
     world.written("first");
     world.cluster.done(&["kv", "del", "job", "--table", "locks"]);
     assert_eq!(code(&mut holder), 123, "{}", holder.log());
@@ -268,7 +298,7 @@ fn unusable_locks_are_refused_with_a_remedy() {
     world.cluster.done(&["kv", "del", "job", "--table", "locks"]);
     let mut holder = world.lock("holder", &[], r#"echo x > "$D/first"; await never"#);
     world.written("first");
-    let mut late = world.lock("late", &["--wait", "200ms"], "true");
+    let mut late = world.lock("late", &["--wait", "2s"], "true");
     assert_eq!(code(&mut late), 122, "{}", late.log());
     holder.ask_to_end();
     assert_eq!(code(&mut holder), 143, "{}", holder.log());
