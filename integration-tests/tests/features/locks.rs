@@ -242,10 +242,11 @@ fn unread_output_does_not_prolong_the_command() {
 #[test]
 fn dropped_table_ends_the_command() {
     let world = World::start("1", &small());
-    let mut holder = world.lock("holder", &["--lease", "60s"], r#"echo x > "$D/first"; await never"#);
+    let mut holder = world.lock("holder", &["--lease", "10s"], r#"echo x > "$D/first"; await never"#);
     world.written("first");
     world.cluster.done(&["table", "drop", "locks", "--yes"]);
     assert_eq!(code(&mut holder), 123, "{}", holder.log());
+    assert!(holder.log().contains("its row was deleted"), "it does not wait for the lease: {}", holder.log());
 }
 
 #[test]
