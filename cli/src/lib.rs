@@ -217,7 +217,12 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
             kv::compare_and_set(&key, revision, value, &connect.await?, &output).await
         }
         KvVerb::Incr { key, by } => kv::increment(&key, by, &connect.await?, &output).await,
-        KvVerb::Batch { file } => {
+        KvVerb::Batch { file, atomic: true } => {
+            let steps = kv::batch::read(file.as_deref())?;
+            kv::batch::check_atomic(&steps)?;
+            kv::batch::run_atomic(steps, &connect.await?, &output).await
+        }
+        KvVerb::Batch { file, atomic: false } => {
             let steps = kv::batch::read(file.as_deref())?;
             kv::batch::run(steps, &connect.await?, &output).await
         }

@@ -72,6 +72,7 @@ pub use kv::put_options::PutOptions;
 pub use kv::scan::{Entry, Page, Scan};
 pub use kv::snapshot::{Snapshot, SnapshotOf, SnapshotPage};
 pub use kv::stale::StaleValue;
+pub use kv::transaction::{Transaction, TransactionOutcome};
 pub use kv::{Client, Counter, Value};
 pub use lock::{Lock, LockError, LockLost, LockOptions};
 pub use participant::{

@@ -45,6 +45,12 @@ coverage! {
     older_refused,
     /// Expired rows removed by leaders.
     expired,
+    /// Transactions carried out.
+    transactions,
+    /// Transactions with a check that did not hold.
+    checks_failed,
+    /// Reads of several keys.
+    reads_together,
     /// Copies stopped at an entry that their version cannot read.
     unreadable,
     /// Engines that began to refuse accesses.

@@ -110,6 +110,8 @@ pub struct Scenario {
     pub carries_few: bool,
     /// True if clients write values that expire.
     pub expires: bool,
+    /// True if clients read and write several keys at once.
+    pub transacts: bool,
     /// True if operators drop and recreate tables.
     pub drops: bool,
     /// Number of failure zones, assigned in turn; 0 if nodes have no zone.
@@ -192,7 +194,8 @@ const EXPIRIES_END: u64 = 950_000_000;
 
 /// Returns whether clients of this seed write values that expire.
 fn expires(seed: u64) -> bool {
-    is_of(RESTARTS_END..EXPIRIES_END, 0x0E8B_12ED, seed)
+    let several = (REFUSING_END..TRANSACTIONS_END).contains(&seed) && seed.is_multiple_of(2);
+    several || is_of(RESTARTS_END..EXPIRIES_END, 0x0E8B_12ED, seed)
 }
 
 /// Returns the theme of a seed with values that expire: every fourth merges partitions.
@@ -222,6 +225,14 @@ fn of_refused_reads(seed: u64) -> Option<Theme> {
         1 => Some(Theme::Merges),
         _ => None,
     }
+}
+
+/// Seeds from there on up to here have operations on several keys.
+const TRANSACTIONS_END: u64 = 1_100_000_000;
+
+/// Returns whether clients of this seed read and write several keys at once.
+fn transacts(seed: u64) -> bool {
+    is_of(REFUSING_END..TRANSACTIONS_END, 0x07A5_12ED, seed)
 }
 
 /// Returns the theme of a seed with probes: one in three keeps its own theme.
@@ -367,6 +378,7 @@ impl Scenario {
             doors: false,
             carries_few: false,
             expires: expires(seed),
+            transacts: transacts(seed),
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),

@@ -107,6 +107,10 @@ Examples:
     /// All results are printed; the exit code is that of the first failed operation. At most 4096 operations and 4 MiB
     /// of keys and values.
     ///
+    /// With --atomic it is one: all lines are carried out together, or none, if every `cas` finds its revision. All keys
+    /// must be in one partition; in a hashed table, keys with the same `{tag}` are. Lines are `put`, `del` and `cas` of
+    /// different keys; at most 1024 of them, and 2 MiB.
+    ///
     /// A value is the rest of its line; a key ends at the first space. Write either as a JSON string to include spaces,
     /// line breaks or quotes. Empty lines and lines starting with `#` are skipped.
     #[command(after_help = "\
@@ -116,8 +120,12 @@ Lines:
 
 Examples:
   archon kv batch changes.txt
-  printf 'put city/1 athens\\nincr visits\\nget \"a key\"\\n' | archon kv batch")]
+  printf 'put city/1 athens\\nincr visits\\nget \"a key\"\\n' | archon kv batch
+  printf 'cas {bank}a 17 90\\nput {bank}b 110\\n' | archon kv batch --atomic")]
     Batch {
+        /// Carry out all operations, or none.
+        #[arg(long)]
+        atomic: bool,
         /// Input file; default, or with `-`: standard input.
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,

@@ -352,7 +352,7 @@ Examples:
     /// Each version of archon also supports the protocol of the previous version, so members are replaced one by one
     /// while the cluster runs. Once all members support the next protocol, the cluster switches to it automatically,
     /// and older versions can no longer take part. Until then every member can be rolled back.
-    /// Builds with engine format 1 or 2 are an exception: the upgrade runbook describes how to move their data.
+    /// Builds with engine formats 1 to 3 are an exception: the upgrade runbook describes how to move their data.
     #[command(
         subcommand,
         after_help = "\

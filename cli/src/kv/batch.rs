@@ -5,7 +5,7 @@ use crate::documents::{Outcome, ValueText};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
 use crate::text_input;
-use archon_client::{Answer, Client, Error, ErrorKind, Op, Revision};
+use archon_client::{Answer, Client, Error, ErrorKind, Op, Revision, TransactionOutcome};
 use archon_types::Millis;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, check_value};
 use bytes::Bytes;
@@ -166,14 +166,7 @@ pub(crate) async fn run(steps: Vec<Step>, client: &Client, output: &Output) -> R
         rows.push(row(&outcome, shown));
         outcomes.push(outcome);
     }
-    if output.is_json() {
-        output.json(&outcomes)?;
-    } else {
-        let columns =
-            [Column::number("LINE"), Column::text("OPERATION"), Column::text("KEY"), Column::number("REVISION")];
-        let columns = [&columns[..], &[Column::text("RESULT")]].concat();
-        output.rows(&columns, rows, "there was nothing to do: no line holds an operation")?;
-    }
+    print(&outcomes, rows, output)?;
     let (count, all) = (failures.len(), count_text(steps.len(), "operation", "operations"));
     match failures.into_iter().next() {
         None => Ok(Exit::Done),
@@ -182,6 +175,66 @@ pub(crate) async fn run(steps: Vec<Step>, client: &Client, output: &Output) -> R
             ..first
         }),
     }
+}
+
+fn print(outcomes: &[Outcome], rows: Vec<Vec<String>>, output: &Output) -> Result<(), Failure> {
+    if output.is_json() {
+        return output.json(&outcomes);
+    }
+    let columns = [Column::number("LINE"), Column::text("OPERATION"), Column::text("KEY"), Column::number("REVISION")];
+    let columns = [&columns[..], &[Column::text("RESULT")]].concat();
+    output.rows(&columns, rows, "there was nothing to do: no line holds an operation")
+}
+
+/// Checks that all lines can be carried out together: each writes another key.
+///
+/// # Errors
+/// The first line that cannot.
+pub(crate) fn check_atomic(steps: &[Step]) -> Result<(), Failure> {
+    for (number, step) in steps.iter().enumerate() {
+        if !matches!(step.op, Op::Put { .. } | Op::Delete { .. } | Op::CompareAndSet { .. }) {
+            let problem = format!("line {}: `{}` cannot be part of an atomic batch", step.line, blank(step).operation);
+            return Err(Failure::usage(problem, "write put, del and cas; read and add with commands of their own"));
+        }
+        if steps[..number].iter().any(|other| other.key == step.key) {
+            let problem = format!("line {}: an atomic batch writes {:?} twice", step.line, step.key);
+            return Err(Failure::usage(problem, "leave out the first of the two lines"));
+        }
+    }
+    Ok(())
+}
+
+/// Carries out all operations, or none, and prints what was written.
+pub(crate) async fn run_atomic(steps: Vec<Step>, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let mut transaction = client.transaction();
+    for step in &steps {
+        transaction = match &step.op {
+            Op::CompareAndSet { key, expected, value } => transaction.check(key, *expected).put(key, value.clone()),
+            Op::Put { key, value } => transaction.put(key, value.clone()),
+            op => op.key().into_iter().fold(transaction, |transaction, key| transaction.delete(key)),
+        };
+    }
+    let revision = match steps.is_empty() {
+        true => Revision::ZERO,
+        false => match transaction.commit().await? {
+            TransactionOutcome::Committed { revision, .. } => revision,
+            TransactionOutcome::CheckFailed { key, found } => {
+                let expected = steps.iter().find_map(|step| match &step.op {
+                    Op::CompareAndSet { key: of, expected, .. } if *of == key => Some(expected.get()),
+                    _ => None,
+                });
+                return Err(condition_failed(&shown(&key), expected.unwrap_or(0), found.get()));
+            }
+        },
+    };
+    let done = |step: &Step| match &step.op {
+        Op::Delete { .. } => (blank(step), "removed"),
+        _ => (Outcome { revision: Some(revision.get()), ..blank(step) }, "written"),
+    };
+    let (outcomes, results): (Vec<_>, Vec<_>) = steps.iter().map(done).unzip();
+    let rows = outcomes.iter().zip(results).map(|(outcome, result)| row(outcome, result.to_owned())).collect();
+    print(&outcomes, rows, output)?;
+    Ok(Exit::Done)
 }
 
 fn row(outcome: &Outcome, result: String) -> Vec<String> {
@@ -203,6 +256,8 @@ fn blank(step: &Step) -> Outcome {
         Op::CompareAndSet { .. } | Op::PutExpiring { expected: Some(_), .. } => "cas",
         Op::Increment { .. } => "incr",
         Op::Scan { .. } => "scan",
+        Op::GetMany(_) => "get_many",
+        Op::Transaction(_) => "transaction",
     };
     let (line, key) = (step.line, step.key.clone());
     Outcome {
@@ -248,7 +303,7 @@ fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<(Outcome, Strin
             Err(condition_failed(&step.key, expected, revision.get()))
         }
         Ok(Answer::NotANumber) => Err(Error::NotANumber.into()),
-        Ok(other @ Answer::Page { .. }) => {
+        Ok(other @ (Answer::Page { .. } | Answer::Values(_) | Answer::Applied { .. } | Answer::CheckFailed { .. })) => {
             let failure = Failure::failed(format!("answered with {other:?}"));
             Err(Failure { kind: ErrorKind::Internal.as_str(), ..failure })
         }
@@ -306,6 +361,19 @@ mod tests {
         let failure = parse("get a\nget\n", "changes").unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         assert!(failure.message.starts_with("changes, line 2: "), "{}", failure.message);
+    }
+
+    #[test]
+    fn atomic_batch_rejects_reads_and_repeated_keys() {
+        let check = |text: &str| check_atomic(&parse(text, "f").unwrap()).map_err(|failure| failure.message);
+        assert_eq!(check("put a 1\ncas b 7 x\n\ndel c\n"), Ok(()));
+        for (text, problem) in [
+            ("put a 1\n\nget b\n", "line 3: `get` cannot be part of an atomic batch"),
+            ("incr a\n", "line 1: `incr` cannot be part of an atomic batch"),
+            ("put a 1\ndel b\ncas a 0 x\n", "line 3: an atomic batch writes \"a\" twice"),
+        ] {
+            assert_eq!(check(text), Err(problem.to_owned()));
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Execution of one operation: routing, redirects and retries, within a deadline.
 
 use crate::error::{Error, Outcome};
+use crate::kv::divided;
 use crate::kv::sequence::Ticket;
 use crate::measure::Redirect;
 use crate::net::connection::{Attempt, Connection};
@@ -126,6 +127,10 @@ impl<'a> Call<'a> {
                         ticket = Some(self.shared.sequences.begin(self.partition).await);
                         (self.lost, restamps) = (false, 0);
                     }
+                    // Under its id it was not and will not be executed.
+                    if self.is_divided() {
+                        return Err(divided());
+                    }
                     hops = 0;
                 }
                 Next::Wait { asked_ms } => {
@@ -142,6 +147,9 @@ impl<'a> Call<'a> {
                     // executed there.
                     if self.op.is_read() {
                         self.reroute();
+                        if self.is_divided() {
+                            return Err(divided());
+                        }
                     }
                     hops = 0;
                 }
@@ -165,6 +173,12 @@ impl<'a> Call<'a> {
     fn reroute(&mut self) -> bool {
         let Some(partition) = self.op.key().map(|key| self.table.load().partition_of(key)) else { return false };
         std::mem::replace(&mut self.partition, partition) != partition
+    }
+
+    /// Returns whether the keys of the operation are in several partitions according to the table.
+    fn is_divided(&self) -> bool {
+        let table = self.table.load();
+        self.op.any_key(|key| table.partition_of(key) != self.partition)
     }
 
     /// Returns whether the partition no longer exists according to the table: its left neighbour has its keys.

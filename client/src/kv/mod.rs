@@ -6,6 +6,7 @@ pub(crate) mod scan;
 pub(crate) mod sequence;
 pub(crate) mod snapshot;
 pub(crate) mod stale;
+pub(crate) mod transaction;
 
 use crate::builder::ClientBuilder;
 use crate::error::Error;
@@ -213,8 +214,8 @@ impl Client {
     }
 
     /// Runs operations concurrently; results are in the order of the operations. This is **not a transaction**: the
-    /// operations have no order and no atomicity, and some may succeed while others fail. Scans are not allowed. At
-    /// most 4,096 operations and 4 MiB of keys and values.
+    /// operations have no order and no atomicity, and some may succeed while others fail; [`Client::transaction`] writes
+    /// all or nothing. Scans are not allowed. At most 4,096 operations and 4 MiB of keys and values.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the batch as a whole is too large; otherwise each operation has its own result.
@@ -244,6 +245,9 @@ impl Client {
         };
         op.check()?;
         let partition = self.partition_of(key);
+        if op.any_key(|key| self.partition_of(key) != partition) {
+            return Err(divided());
+        }
         self.run_in(partition, op, self.timeout).await
     }
 
@@ -290,6 +294,13 @@ impl Client {
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
+}
+
+/// Returns the error of an operation on several keys that are in several partitions.
+pub(crate) fn divided() -> Error {
+    Error::invalid(
+        "the keys of this operation are in several partitions; give them one {tag}, or use one operation for each",
+    )
 }
 
 pub(crate) fn copied(bytes: impl AsRef<[u8]>) -> Bytes {

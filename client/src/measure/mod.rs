@@ -61,7 +61,7 @@ impl OutcomeKind {
     #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
     pub(crate) fn of_answer(result: &Result<Answer, Error>) -> Self {
         match result {
-            Ok(Answer::ConditionFailed { .. } | Answer::NotANumber) => Self::Refused,
+            Ok(Answer::ConditionFailed { .. } | Answer::CheckFailed { .. } | Answer::NotANumber) => Self::Refused,
             result => Self::of(result),
         }
     }

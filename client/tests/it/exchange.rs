@@ -1,7 +1,7 @@
 //! The client against in-memory nodes: messages, their number, and failures.
 
 use crate::support::{Behaviour, FakeCluster};
-use archon_client::{Answer, Client, Error, ErrorDetail, ErrorKind, Op, Revision};
+use archon_client::{Answer, Client, Error, ErrorDetail, ErrorKind, Op, Revision, TransactionOutcome};
 use archon_testkit::wait_for_state;
 use archon_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use archon_types::{ClusterId, Millis, Version};
@@ -68,6 +68,33 @@ async fn put_if_absent_succeeds_once_even_if_its_answer_is_lost() {
     assert_eq!(client.get("first").await.unwrap().unwrap().value, Bytes::from("again"));
     let empty = client.put_if_absent("", "value").await.unwrap_err();
     assert_eq!(empty.kind(), ErrorKind::InvalidArgument, "{empty}");
+}
+
+#[tokio::test]
+async fn transaction_writes_all_keys_or_none() {
+    let cluster = FakeCluster::start(2, 9).await;
+    let client = client_of(&cluster).await;
+    let first = client.put("{t}a", "1").await.unwrap();
+    let move_it = || client.transaction().check("{t}a", first).check_absent("{t}b").delete("{t}a").put("{t}b", "1");
+    let moved = move_it().commit().await.unwrap();
+    let TransactionOutcome::Committed { revision, removed: 1 } = moved else { panic!("{moved:?}") };
+    let failed = TransactionOutcome::CheckFailed { key: Bytes::from_static(b"{t}a"), found: Revision::ZERO };
+    assert_eq!(move_it().put("{t}c", "never").commit().await, Ok(failed));
+    let found = client.get_many(["{t}a", "{t}b", "{t}c", "{t}b"]).await.unwrap();
+    let values: Vec<_> =
+        found.iter().map(|found| found.as_ref().map(|found| (&found.value[..], found.revision))).collect();
+    assert_eq!(values, [None, Some((&b"1"[..], revision)), None, Some((&b"1"[..], revision))]);
+    // The first attempt is carried out, and the second one finds its outcome.
+    cluster.nodes[0].state.set(Behaviour::ApplyThenBreak);
+    cluster.nodes[1].state.set(Behaviour::ApplyThenBreak);
+    let once = client.transaction().check("{t}b", revision).put("{t}b", "2").put("{t}c", "2").commit().await;
+    assert!(matches!(once, Ok(TransactionOutcome::Committed { removed: 0, .. })), "{once:?}");
+    let keys: Vec<String> = (0..40).map(|number| format!("k{number}")).collect();
+    let divided = client.get_many(&keys).await.unwrap_err();
+    assert!(divided.to_string().contains("several partitions"), "{divided}");
+    let divided = keys.iter().fold(client.transaction(), |transaction, key| transaction.put(key, "x"));
+    assert_eq!(divided.commit().await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(client.transaction().commit().await.unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[tokio::test]

@@ -81,6 +81,8 @@ archon_types::mutants! {
     ExpiryUnmerged = 85,
     /// Rows are removed as expired without looking at them again.
     RemovedUnseen = 86,
+    /// The writes of a transaction are divided into two entries.
+    TransactionInParts = 87,
     /// An operation redirected while its key belonged to another partition is executed when it arrives late.
     MovedThroughKept = 50,
 }

@@ -27,6 +27,8 @@ archon_types::mutants! {
     WindowOutlivesCut = 24,
     /// A write sees a value that expires at or before the log time of its entry.
     ExpiredSeen = 83,
+    /// A transaction is carried out although its last check does not hold.
+    CheckSkipped = 87,
     /// A late operation that was redirected while its key was another partition's is done if its client has a record.
     RecordTrusted = 50,
 }

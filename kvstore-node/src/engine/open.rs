@@ -16,8 +16,8 @@ const MAGIC: &str = "archon-engine";
 /// either.
 const CLEAN_FILE: &str = "archon-engine.clean";
 /// The format of each engine's rows. Both began with 1, which had a row per outcome of a client; 2 had no values that
-/// expire.
-const FORMAT: u32 = 3;
+/// expire, and 3 no outcomes of transactions.
+const FORMAT: u32 = 4;
 /// Most directories set aside beside each other before the operator must intervene.
 const QUARANTINES_MAX: u32 = 1_000;
 

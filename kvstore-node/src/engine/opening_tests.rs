@@ -50,14 +50,14 @@ fn other_format_other_engine_or_refusal_is_not_set_aside() {
                 "{kind} as {wanted}: {other:?}"
             );
         }
-        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 4\n")).unwrap();
+        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 5\n")).unwrap();
         let newer = open_or_quarantine(directory, &config(kind)).map(|_| ());
-        assert!(matches!(newer, Err(EngineError::NewerFormat { found: 4, .. })), "{newer:?}");
-        for format in [1, 2] {
+        assert!(matches!(newer, Err(EngineError::NewerFormat { found: 5, .. })), "{newer:?}");
+        for format in [1, 2, 3] {
             std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} {format}\n")).unwrap();
             let older = open_or_quarantine(directory, &config(kind)).map(|_| ());
             assert!(
-                matches!(&older, Err(EngineError::OlderFormat { found, known: 3, .. }) if *found == format),
+                matches!(&older, Err(EngineError::OlderFormat { found, known: 4, .. }) if *found == format),
                 "{older:?}"
             );
         }

@@ -19,6 +19,7 @@ use archon_types::{
     Answer, DEFAULT_TABLE, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Right, Stored, Table, TableId,
     partition_of, slot_of, tag_of,
 };
+use bytes::Bytes;
 use futures::{StreamExt, stream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -204,11 +205,15 @@ impl KvService {
         // table's.
         self.check_right(caller, partition.map_or(table.id, |partition| partition.table), &op)?;
         check_named(table, partition, id.as_ref(), &op)?;
-        let by_key = self.of_key(table, &op)?;
+        // A named partition decides itself: it may know the write of an earlier attempt, although its keys are divided now.
+        let partition = match partition {
+            Some(named) if op.key().is_some() => named,
+            _ => self.of_key(table, &op)?,
+        };
         if op.is_read() && budget.is_full() {
             return Err(full());
         }
-        Ok((partition.unwrap_or(by_key), op, id))
+        Ok((partition, op, id))
     }
 
     /// Returns the answer to an operation on an unknown table, by a caller that must not learn that it is unknown.
@@ -248,13 +253,19 @@ impl KvService {
         Ok(PartitionId::new(table.id, index))
     }
 
-    /// Returns the partition of an operation's key.
+    /// Returns the partition of an operation's keys.
     fn of_key(&self, table: &Table, op: &Op) -> Result<PartitionId> {
         let Some(key) = op.key() else {
             let why = "a scan cannot be part of a batch; call Scan";
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
         };
-        self.shared.tables.partition_of(table.id, key).ok_or_else(|| self.shared.unknown_table(&table.name))
+        let partition_of = |key: &Bytes| self.shared.tables.partition_of(table.id, key);
+        let partition = partition_of(key).ok_or_else(|| self.shared.unknown_table(&table.name))?;
+        if op.any_key(|key| partition_of(key) != Some(partition)) {
+            let why = "the keys of one operation are in several partitions of the table; give them one {tag}";
+            return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+        }
+        Ok(partition)
     }
 
     pub(super) fn check_right(&self, caller: &Caller, table: TableId, op: &Op) -> Result<()> {
@@ -317,6 +328,7 @@ const fn call_of(op: &Op) -> &'static str {
         Op::CompareAndSet { .. } | Op::PutExpiring { expected: Some(_), .. } => "/archon.v1.Kv/CompareAndSet",
         Op::Increment { .. } => "/archon.v1.Kv/Increment",
         Op::Scan { .. } => "/archon.v1.Kv/Scan",
+        Op::GetMany(_) | Op::Transaction(_) => BATCH,
     }
 }
 
@@ -345,9 +357,13 @@ impl AnswerBudget {
 
     /// Admits an answer if its value still fits; the first one always does.
     fn admit(&self, answer: Answer) -> Outcome {
-        let Answer::Value(Some(Stored { value, .. })) = &answer else { return Ok(answer) };
-        let before = self.0.fetch_add(value.len(), Ordering::Relaxed);
-        if before > 0 && before + value.len() > BATCH_ANSWER_BYTES_MAX { Err(full()) } else { Ok(answer) }
+        let bytes = match &answer {
+            Answer::Value(Some(Stored { value, .. })) => value.len(),
+            Answer::Values(values) => values.iter().flatten().map(|stored| stored.value.len()).sum(),
+            _ => return Ok(answer),
+        };
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        if before > 0 && before + bytes > BATCH_ANSWER_BYTES_MAX { Err(full()) } else { Ok(answer) }
     }
 }
 
@@ -361,7 +377,6 @@ fn full() -> ErrorDetail {
 mod tests {
     use super::*;
     use archon_types::Revision;
-    use bytes::Bytes;
 
     #[test]
     fn batch_answer_with_large_values_is_bounded() {

@@ -258,6 +258,7 @@ impl Replies {
 fn weight(outcome: &Outcome) -> usize {
     match outcome {
         Ok(Answer::Value(Some(stored))) => stored.value.len(),
+        Ok(Answer::Values(values)) => values.iter().flatten().map(|stored| stored.value.len()).sum(),
         Ok(Answer::Page { entries, .. }) => entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum(),
         _ => 0,
     }

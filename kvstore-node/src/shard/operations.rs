@@ -60,9 +60,9 @@ impl Shard {
         if let Some(asked) = request.reply.asked_mut() {
             asked.take_up(self.partitions.shell().journal.turn());
         }
-        let scan = matches!(request.op, Op::Scan { .. });
+        let is_long = matches!(request.op, Op::Scan { .. } | Op::GetMany(_) | Op::Transaction(_));
         self.partitions.operate(request);
-        budget.spend(scan, Instant::now);
+        budget.spend(is_long, Instant::now);
     }
 
     /// Reads client records of partitions just taken over, while there is time, and at least once.

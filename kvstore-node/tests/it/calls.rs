@@ -131,6 +131,30 @@ async fn plain_calls_bound_requests_and_answers() {
     node.stop().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_on_several_keys_come_by_batch() {
+    let (mut kv, node, _held) = serving().await;
+    kv.put_when_served("warm", "up").await;
+    let put = |key: &'static str| {
+        let change = v1::write::Change::Put(v1::WritePut { value: "v".into(), expiry: None });
+        v1::Write { key: key.into(), change: Some(change) }
+    };
+    let absent = || vec![v1::Check { key: "{t}a".into(), expected: 0 }];
+    let write = |writes| v1::op::Op::Transaction(v1::OpTransaction { checks: absent(), writes });
+    let replies = batch(&mut kv, vec![write(vec![put("{t}a"), put("{t}b")])]).await.unwrap();
+    let Some(v1::reply::Answer::Applied(applied)) = &replies[0].answer else { panic!("{replies:?}") };
+    let read = v1::op::Op::GetMany(v1::OpGetMany { keys: vec!["{t}c".into(), "{t}b".into()] });
+    let replies = batch(&mut kv, vec![write(vec![put("{t}c")]), read]).await.unwrap();
+    let failed = v1::AnswerCheckFailed { check: 0, revision: applied.revision };
+    assert_eq!(replies[0].answer, Some(v1::reply::Answer::CheckFailed(failed)));
+    let Some(v1::reply::Answer::Values(found)) = &replies[1].answer else { panic!("{replies:?}") };
+    let found: Vec<_> = found.values.iter().map(|value| (value.found, value.revision)).collect();
+    assert_eq!(found, [(false, 0), (true, applied.revision)]);
+    let twice = batch(&mut kv, vec![write(vec![put("{t}d"), put("{t}d")])]).await.unwrap();
+    assert_eq!(error(&twice[0]), Some(ErrorKind::InvalidArgument));
+    node.stop().await.unwrap();
+}
+
 fn op_name(client: u128, number: u64, stamp_ms: Option<u64>) -> v1::OpId {
     let client = Uuid::from_u128(client).into_bytes().to_vec().into();
     v1::OpId { client, number, done_below: number, stamp_ms }

@@ -40,11 +40,11 @@ impl StreamKind {
     }
 
     /// Format of the frames and of their content. Others are refused. Messages between replicas had log entries with client
-    /// rows in format 1, and without values that expire in format 2.
+    /// rows in format 1; they had no values that expire in format 2, and no transactions in format 3.
     const fn format(self) -> u8 {
         match self {
             Self::Exchange | Self::Beats => 1,
-            Self::Replicate => 3,
+            Self::Replicate => 4,
         }
     }
 
@@ -259,8 +259,9 @@ mod tests {
         let problem = |handshake: &[u8; HANDSHAKE_BYTES]| StreamKind::of_handshake(handshake).unwrap_err().to_string();
         let format = |found, known| format!("in format {found}; this version speaks format {known}");
         assert!(problem(b"ARCHONx\x02").contains(&format(2, 1)));
-        assert!(problem(b"ARCHONr\x01").contains(&format(1, 3)), "entries had client rows");
-        assert!(problem(b"ARCHONr\x02").contains(&format(2, 3)), "no value expired");
+        assert!(problem(b"ARCHONr\x01").contains(&format(1, 4)), "entries had client rows");
+        assert!(problem(b"ARCHONr\x02").contains(&format(2, 4)), "no value expired");
+        assert!(problem(b"ARCHONr\x03").contains(&format(3, 4)), "there were no transactions");
         let earlier = StreamKind::of_handshake(b"ARCHONr\x02").unwrap_err();
         assert!(
             matches!(&earlier, FrameError::Refused(why) if why.message.contains("run the same version")),

@@ -6,12 +6,13 @@ use archon_types::into_plain;
 use archon_types::limits::{EXPIRY_MS_MAX, WEIGHTS};
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Expiry, Holds, Incarnation, Millis, Node, NodeGoal, NodeId,
-    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState,
-    Revision, Stored, Table, TableDelta, TableId, Version,
+    Answer, Change, Check, ClientId, Epoch, ErrorDetail, ErrorKind, Expiry, Holds, Incarnation, Millis, Node, NodeGoal,
+    NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
+    ReplicaState, Revision, Stored, Table, TableDelta, TableId, Version,
 };
 use archon_types::{
-    KeyRange, Keys, Merge, MergeSide, Position, RangeLimits, RightCopy, RightStage, ScanOrder, Seq, Split,
+    KeyRange, Keys, ManyKeys, Merge, MergeSide, Position, RangeLimits, RightCopy, RightStage, ScanOrder, Seq, Split,
+    Transaction, Write,
 };
 use archon_types::{SPLIT_BYTES_MIN, SPLIT_RATE_MIN};
 use bytes::Bytes;
@@ -49,6 +50,16 @@ fn expiry() -> impl Strategy<Value = Expiry> {
     ]
 }
 
+fn transaction() -> impl Strategy<Value = Transaction> {
+    let check = (key(), revision()).prop_map(|(key, expected)| Check { key, expected });
+    let put = (bytes(), option::of(expiry())).prop_map(|(value, expiry)| Change::Put { value, expiry });
+    let writes = proptest::collection::btree_map(key(), prop_oneof![put, Just(Change::Delete)], 1..4);
+    (vec(check, 0..4), writes).prop_map(|(checks, writes)| {
+        let writes = writes.into_iter().map(|(key, change)| Write { key, change }).collect();
+        Transaction::new(checks, writes).expect("within bounds")
+    })
+}
+
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         key().prop_map(|key| Op::Get { key }),
@@ -62,6 +73,8 @@ fn op() -> impl Strategy<Value = Op> {
             expiry
         }),
         (key(), any::<i64>()).prop_map(|(key, by)| Op::Increment { key, by }),
+        vec(key(), 1..5).prop_map(|keys| Op::GetMany(Box::new(ManyKeys::new(keys).expect("within bounds")))),
+        transaction().prop_map(|transaction| Op::Transaction(Box::new(transaction))),
         (key_range(), any::<bool>(), 1u32..=10_000).prop_map(|(keys, back, limit)| Op::Scan {
             keys,
             order: if back { ScanOrder::Descending } else { ScanOrder::Ascending },
@@ -99,13 +112,18 @@ fn answer() -> impl Strategy<Value = Answer> {
         revision,
         expires,
     });
-    let stored = (bytes(), revision(), option::of(millis())).prop_map(|(value, revision, expires)| Stored {
-        value,
-        revision,
-        expires,
-    });
+    let stored = || {
+        (bytes(), revision(), option::of(millis())).prop_map(|(value, revision, expires)| Stored {
+            value,
+            revision,
+            expires,
+        })
+    };
     prop_oneof![
-        option::of(stored).prop_map(Answer::Value),
+        option::of(stored()).prop_map(Answer::Value),
+        vec(option::of(stored()), 0..4).prop_map(Answer::Values),
+        (revision(), any::<u32>()).prop_map(|(revision, removed)| Answer::Applied { revision, removed }),
+        (any::<u32>(), revision()).prop_map(|(check, revision)| Answer::CheckFailed { check, revision }),
         revision().prop_map(|revision| Answer::Written { revision }),
         any::<bool>().prop_map(|existed| Answer::Deleted { existed }),
         revision().prop_map(|revision| Answer::ConditionFailed { revision }),

@@ -67,10 +67,13 @@ pub use members::relays::{
     PARTICIPANTS_CARRIED_MAX, RelayAddress, RelayCandidate, carried_max, relay_count, relays, relays_of,
 };
 pub use members::transport_kind::TransportKind;
+pub use operations::expiry::Expiry;
 pub use operations::op;
-pub use operations::op::{Answer, Expiry, Op, OpId, Stored};
+pub use operations::op::{Answer, Op, OpId, Stored};
 pub use operations::op_kind::OpKind;
 pub use operations::packed_entries::{pack_entry, unpack_entries};
+pub use operations::transaction;
+pub use operations::transaction::{Change, Check, ManyKeys, Transaction, Write};
 pub use registration::Register;
 pub use tables::condition::Condition;
 pub use tables::key_range::{KeyRange, ScanOrder, check_split_points};

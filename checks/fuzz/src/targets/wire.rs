@@ -18,11 +18,12 @@ use archon_types::op::Entry;
 
 use archon_types::plan::{Move, Plan};
 use archon_types::{
-    AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Expiry, GenerationKey, Holds, Incarnation,
-    KeyRange, Keys, Millis, MoveCode, MoveKind, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId,
-    PartitionStatus, Partitioning, Placement, PlacementId, PushKey, QuorumChange, RangeLimits, RemovedNodes,
-    ReplicaState, Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, Stored, Table, TableChange,
-    TableDelta, TableId, TableList, TraceContext, TraitsChange, Version,
+    AccessList, Answer, Change, Check, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Expiry, GenerationKey,
+    Holds, Incarnation, KeyRange, Keys, ManyKeys, Millis, MoveCode, MoveKind, Node, NodeGoal, NodeId, NodeStatus, Op,
+    OpId, Partition, PartitionId, PartitionStatus, Partitioning, Placement, PlacementId, PushKey, QuorumChange,
+    RangeLimits, RemovedNodes, ReplicaState, Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings,
+    Stored, Table, TableChange, TableDelta, TableId, TableList, TraceContext, TraitsChange, Transaction, Version,
+    Write,
 };
 use archon_types::{pack_entry, unpack_entries};
 use bytes::{Bytes, BytesMut};
@@ -123,7 +124,7 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
     let mut packer = packed::OpPacker::new(client);
     for _ in 0..random.index(6) {
         let bytes = |random: &mut Random| Bytes::from(vec![b'a' + random.index(26) as u8; random.index(40)]);
-        let op = match random.index(7) {
+        let op = match random.index(9) {
             0 => Op::Get { key: bytes(random) },
             1 => Op::Put { key: bytes(random), value: bytes(random) },
             2 => Op::Delete { key: bytes(random) },
@@ -141,6 +142,14 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
                     _ => Expiry::At(Millis::new(random.number())),
                 },
             },
+            6 => match ManyKeys::new((0..1 + random.index(3)).map(|_| key(random)).collect()) {
+                Ok(many) => Op::GetMany(Box::new(many)),
+                Err(_) => continue,
+            },
+            7 => match generate_transaction(random) {
+                Some(transaction) => Op::Transaction(Box::new(transaction)),
+                None => continue,
+            },
             _ => Op::Scan {
                 keys: KeyRange { begin: bytes(random), end: (random.index(2) == 0).then(|| bytes(random)) },
                 order: if random.index(2) == 0 { ScanOrder::Ascending } else { ScanOrder::Descending },
@@ -155,6 +164,27 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
     packer.finish().to_vec()
 }
 
+fn key(random: &mut Random) -> Bytes {
+    Bytes::from(vec![b'a' + random.index(26) as u8; 1 + random.index(40)])
+}
+
+/// Generates a transaction, unless it would write a key twice.
+fn generate_transaction(random: &mut Random) -> Option<Transaction> {
+    let checks =
+        (0..random.index(3)).map(|_| Check { key: key(random), expected: Revision::new(random.number()) }).collect();
+    let writes = (0..1 + random.index(3))
+        .map(|_| {
+            let change = match random.index(3) {
+                0 => Change::Delete,
+                1 => Change::Put { value: key(random), expiry: None },
+                _ => Change::Put { value: key(random), expiry: Some(Expiry::At(Millis::new(random.number() >> 1))) },
+            };
+            Write { key: key(random), change }
+        })
+        .collect();
+    Transaction::new(checks, writes).ok()
+}
+
 fn expires(random: &mut Random) -> Option<Millis> {
     (random.index(2) == 0).then(|| Millis::new(random.number()))
 }
@@ -165,7 +195,7 @@ fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
     for _ in 0..random.index(6) {
         let bytes = Bytes::from(vec![b'a' + random.index(26) as u8; random.index(40)]);
         let revision = Revision::new(random.number());
-        let outcome = match random.index(8) {
+        let outcome = match random.index(11) {
             0 => Ok(Answer::Value(None)),
             1 => Ok(Answer::Value(Some(Stored { expires: expires(random), ..Stored::new(bytes, revision) }))),
             2 => Ok(Answer::Written { revision }),
@@ -180,6 +210,14 @@ fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
                     range: KeyRange { begin: Bytes::from_static(b"m"), end: None },
                 })
             }
+            7 => {
+                let stored = Stored { expires: expires(random), ..Stored::new(bytes, revision) };
+                Ok(Answer::Values(
+                    (0..random.index(4)).map(|number| (number % 2 == 0).then(|| stored.clone())).collect(),
+                ))
+            }
+            8 => Ok(Answer::Applied { revision, removed: random.index(9) as u32 }),
+            9 => Ok(Answer::CheckFailed { check: random.index(9) as u32, revision }),
             _ => Err(ErrorDetail::new(ErrorKind::Overloaded, "later").with_retry_after_ms(random.number())),
         };
         packer.push(&kv::TaggedReply { tag: random.number(), log_time: Millis::new(random.number()), outcome });

@@ -32,6 +32,8 @@ enum Change {
     /// Adds to a counter; values repeat, so they are not compared.
     Count(Bytes),
     Delete(Bytes),
+    /// Writes of a transaction, all or none: the value of each key, or none.
+    Several(Vec<(Bytes, Option<Bytes>)>),
 }
 
 impl Change {
@@ -43,7 +45,15 @@ impl Change {
             }
             Op::Increment { key, .. } => Self::Count(key.clone()),
             Op::Delete { key } => Self::Delete(key.clone()),
-            Op::Get { .. } | Op::Scan { .. } => return None,
+            Op::Transaction(transaction) => {
+                let value = |change: &archon_types::Change| match change {
+                    archon_types::Change::Put { value, .. } => Some(value.clone()),
+                    archon_types::Change::Delete => None,
+                };
+                let writes = transaction.writes().iter();
+                Self::Several(writes.map(|write| (write.key.clone(), value(&write.change))).collect())
+            }
+            Op::Get { .. } | Op::Scan { .. } | Op::GetMany(_) => return None,
         })
     }
 
@@ -53,6 +63,17 @@ impl Change {
             Self::Put(key, value) => key == at && left == Some(value),
             Self::Count(key) => key == at && left.is_some(),
             Self::Delete(key) => key == at && left.is_none(),
+            Self::Several(writes) => writes.iter().any(|(key, value)| key == at && left == value.as_ref()),
+        }
+    }
+
+    /// Returns true if changes of these keys are all of the change. A delete of an absent key needs none.
+    fn is_whole(&self, keys: &BTreeSet<Bytes>) -> bool {
+        match self {
+            Self::Several(writes) => {
+                keys.is_empty() || writes.iter().all(|(key, value)| value.is_none() || keys.contains(key))
+            }
+            _ => true,
         }
     }
 }
@@ -117,6 +138,7 @@ impl Applied {
                 return Err(Violation::Twice { detail });
             }
         }
+        let mut changed = BTreeSet::new();
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)) {
             let key = change.key.slice(1..);
             let value = change.value.as_ref().and_then(|row| decode_value(row).ok()).map(|(value, _)| value);
@@ -130,12 +152,17 @@ impl Applied {
                     format!("the effect at {at} makes {key:?} {value:?}, which is not what was sent: {whose:?}");
                 return Err(Violation::Twice { detail });
             }
+            changed.insert(key.clone());
             if let Some(value) = value.filter(|_| !is_counted(&key))
                 && !self.put.insert((key, value.clone()))
             {
                 let detail = format!("the effect at {at} writes {value:?} once more, which one operation does");
                 return Err(Violation::Twice { detail });
             }
+        }
+        if whose.as_ref().is_some_and(|change| !change.is_whole(&changed)) {
+            let detail = format!("the effect at {at} changes {changed:?}, which is a part of {whose:?}");
+            return Err(Violation::Twice { detail });
         }
         Ok(remembered)
     }

@@ -13,7 +13,7 @@ use crate::check::violation::Violation;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, decode_stored};
 use archon_types::op::Entry;
-use archon_types::{Expiry, KeyRange, Millis, Op, Revision, ScanOrder, Seq};
+use archon_types::{Change, Check, Expiry, KeyRange, Millis, Op, Revision, ScanOrder, Seq, Stored, Transaction, Write};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -281,6 +281,75 @@ impl History {
         };
         self.finished(at);
         Ok(())
+    }
+
+    /// Checks the answer to a read of several keys that began at `floor`: it saw one moment.
+    pub(crate) fn saw_together(
+        &mut self,
+        keys: &[Bytes],
+        floor: u64,
+        values: &[Option<Stored>],
+    ) -> Result<(), Violation> {
+        let writes = keys.iter().filter_map(|key| self.keys.get(key));
+        let later = writes.flat_map(|writes| writes.range((Excluded(floor), Unbounded)));
+        let moments: BTreeSet<u64> = later.map(|(at, _)| *at).chain([floor]).collect();
+        let stored = |key: &Bytes, position: u64| {
+            let (at, value) = self.value_at(key, position)?;
+            Some(Stored { expires: self.expiry_at(key, at), ..Stored::new(value.clone(), Revision::new(at)) })
+        };
+        let is_seen = |at: &u64| keys.iter().zip(values).all(|(key, value)| stored(key, *at) == *value);
+        let found = moments.into_iter().find(is_seen).filter(|_| keys.len() == values.len());
+        let Some(at) = found else {
+            return violated(format!("a read of {keys:?} from {floor} on gave {values:?}, as at no moment"));
+        };
+        self.finished(at);
+        Ok(())
+    }
+
+    /// Checks the answer to a transaction that began at `floor`: its checks held before its entry, which has all its
+    /// writes.
+    pub(crate) fn transacted(
+        &mut self,
+        transaction: &Transaction,
+        floor: u64,
+        revision: Revision,
+        removed: u32,
+    ) -> Result<(), Violation> {
+        let at = revision.get();
+        if at <= floor {
+            return violated(format!("a transaction became revision {at}, but {floor} was seen before it began"));
+        }
+        for Check { key, expected } in transaction.checks() {
+            let found = self.revision_before(key, at);
+            if found != *expected {
+                return violated(format!("a transaction at {at} needed {key:?} at {expected}, but it had {found}"));
+            }
+        }
+        let mut gone = 0;
+        for Write { key, change } in transaction.writes() {
+            match change {
+                Change::Put { value, expiry } => {
+                    let op = Op::write(key.clone(), value.clone(), None, *expiry);
+                    self.wrote(&op, key, floor, revision, value)?;
+                }
+                Change::Delete if self.value_at(key, at).is_some() => {
+                    return violated(format!("a transaction at {at} deleted {key:?}, which is there after it"));
+                }
+                Change::Delete => gone += u32::from(self.revision_before(key, at) != Revision::ZERO),
+            }
+        }
+        if gone != removed {
+            return violated(format!("a transaction at {at} removed {gone} values, and answered {removed}"));
+        }
+        self.finished(at);
+        Ok(())
+    }
+
+    /// Returns the revision of a key as an entry at a position finds it.
+    fn revision_before(&self, key: &Bytes, at: u64) -> Revision {
+        let has_expired = self.ended.contains(&(key.clone(), at));
+        let before = at.checked_sub(1).filter(|_| !has_expired);
+        before.and_then(|before| self.value_at(key, before)).map_or(Revision::ZERO, |(at, _)| Revision::new(at))
     }
 
     /// Returns whether a scan at a position may answer with this page. Rows of expired values count towards its limit, so

@@ -46,6 +46,17 @@ impl World {
                 let keys = keys.clone().and(range);
                 history.listed((&keys, *order, *limit), floor, entries, *more)
             }
+            (Op::GetMany(many), Answer::Values(values)) => history.saw_together(many.keys(), floor, values),
+            (Op::Transaction(transaction), Answer::Applied { revision, removed }) => {
+                history.transacted(transaction, floor, *revision, *removed)
+            }
+            (Op::Transaction(transaction), Answer::CheckFailed { check, revision }) => {
+                match transaction.checks().get(*check as usize).filter(|check| check.expected != *revision) {
+                    Some(check) if *revision == Revision::ZERO => history.missed(&check.key, floor),
+                    Some(check) => history.saw(&check.key, floor, *revision, None),
+                    None => Err(Violation::NotLinearizable { detail: format!("{answer:?} to {transaction:?}") }),
+                }
+            }
             (op, answer) => Err(Violation::NotLinearizable { detail: format!("{op:?} was answered {answer:?}") }),
         };
         self.judge(checked);
@@ -68,6 +79,15 @@ impl World {
             (Some(key), Answer::Counter { revision, .. } | Answer::Value(Some(Stored { revision, .. }))) => {
                 note(key, *revision);
             }
+            (Some(key), Answer::Applied { revision, .. } | Answer::CheckFailed { revision, .. }) => {
+                note(key, *revision)
+            }
+            (Some(_), Answer::Values(values)) => {
+                let Op::GetMany(many) = &call.op else { return };
+                let revision =
+                    |stored: &Option<Stored>| stored.as_ref().map_or(Revision::ZERO, |stored| stored.revision);
+                many.keys().iter().zip(values).for_each(|(key, stored)| note(key, revision(stored)));
+            }
             (Some(key), _) => note(key, Revision::ZERO),
             (None, Answer::Page { entries, .. }) => entries.iter().for_each(|entry| note(&entry.key, entry.revision)),
             (None, _) => {}
@@ -80,6 +100,9 @@ impl World {
         match answer {
             Answer::Deleted { existed: true } => coverage.deletes += 1,
             Answer::Deleted { existed: false } => coverage.deletes_of_nothing += 1,
+            Answer::Applied { .. } => coverage.transactions += 1,
+            Answer::CheckFailed { .. } => coverage.checks_failed += 1,
+            Answer::Values(_) => coverage.reads_together += 1,
             Answer::Page { more: false, .. } => coverage.scans += 1,
             Answer::Page { more: true, .. } => coverage.scans_cut += 1,
             _ => {}

@@ -3,7 +3,9 @@
 use crate::client::calls::Call;
 use crate::client::keys::{COUNTED, KEYS, is_counted, value_of};
 use crate::world::World;
-use archon_types::{Expiry, KeyRange, Op, PartitionId, Revision, ScanOrder, TableId};
+use archon_types::{
+    Change, Check, Expiry, KeyRange, ManyKeys, Op, PartitionId, Revision, ScanOrder, TableId, Transaction, Write,
+};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
@@ -19,11 +21,16 @@ impl World {
         let number = own.calls;
         let (partition, op) = match self.draw_in_range(client, partition, number) {
             Some(drawn) => drawn,
-            None => (partition, self.draw_op(client, partition, number)),
+            None => {
+                let op = self.draw_op(client, partition, number);
+                (partition, if self.plan.transacts { several(op, client, number) } else { op })
+            }
         };
         let op = if self.plan.expires { self.expiring(op, number) } else { op };
         // Without an id nothing distinguishes two deliveries, so it is sent once.
         let named = !op.is_read() && !self.random.permille(350);
+        // The check of X recognizes the writes of a transaction by its record.
+        let named = named || matches!(op, Op::Transaction(_));
         let began = self.checks.begins_at(partition, op.key().map(|key| &key[..]));
         let floors = self.checks.of(began.owner).floors();
         let own = &mut self.clients[client];
@@ -63,6 +70,17 @@ impl World {
             Op::Delete { key } if is_counted(&key) => {
                 Op::PutExpiring { key, value: number.to_string().into(), expected: None, expiry }
             }
+            Op::Transaction(transaction) => {
+                let expiring = |write: &Write| match &write.change {
+                    Change::Put { value, .. } => {
+                        let change = Change::Put { value: value.clone(), expiry: Some(expiry) };
+                        Write { key: write.key.clone(), change }
+                    }
+                    Change::Delete => write.clone(),
+                };
+                let writes = transaction.writes().iter().map(expiring).collect();
+                Transaction::new(transaction.checks().to_vec(), writes).map_or(Op::Transaction(transaction), several_op)
+            }
             other => other,
         }
     }
@@ -95,4 +113,36 @@ impl World {
             _ => Op::Get { key },
         }
     }
+}
+
+fn several_op(transaction: Transaction) -> Op {
+    Op::Transaction(Box::new(transaction))
+}
+
+/// Turns two of three operations on one key into ones on several, without a draw of its own.
+fn several(op: Op, client: usize, number: u64) -> Op {
+    if number.is_multiple_of(3) {
+        return op;
+    }
+    let name = |number: u64| Bytes::from(format!("k{number}"));
+    let next = |key: &Bytes| {
+        let number = key.last().map_or(0, |digit| u64::from(digit.wrapping_sub(b'0')));
+        name((number + 1) % KEYS)
+    };
+    let put = |key: Bytes| Write { key, change: Change::Put { value: value_of(client, number), expiry: None } };
+    let made = match &op {
+        Op::Get { .. } | Op::Scan { .. } => {
+            return ManyKeys::new((0..KEYS).map(name).collect()).map_or(op, |many| Op::GetMany(Box::new(many)));
+        }
+        Op::Put { key, .. } => Transaction::new(vec![], vec![put(key.clone()), put(next(key))]),
+        Op::CompareAndSet { key, expected, .. } => {
+            let check = Check { key: key.clone(), expected: *expected };
+            Transaction::new(vec![check], vec![put(key.clone()), put(next(key))])
+        }
+        Op::Delete { key } if !is_counted(key) => {
+            Transaction::new(vec![], vec![put(next(key)), Write { key: key.clone(), change: Change::Delete }])
+        }
+        _ => return op,
+    };
+    made.map_or(op, several_op)
 }

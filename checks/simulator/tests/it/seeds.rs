@@ -8,8 +8,9 @@ use std::sync::mpsc;
 const SEEDS: u64 = 300;
 
 /// First seeds about splits, merges, recoveries of the coordinators, upgrades, changes of the quorum, relays,
-/// reachability, ending sessions, values that expire and engines that refuse reads; a third as many are run of each.
-const OTHERS_FROM: [u64; 10] = [
+/// reachability, ending sessions, values that expire, engines that refuse reads and operations on several keys; a third
+/// as many are run of each.
+const OTHERS_FROM: [u64; 11] = [
     100_000_000,
     200_000_000,
     300_000_000,
@@ -20,6 +21,7 @@ const OTHERS_FROM: [u64; 10] = [
     800_000_000,
     900_000_000,
     950_000_000,
+    1_000_000_000,
 ];
 
 /// Seeds with a rare event, one in hundreds: a cut-off side answers after its writes were discarded.

@@ -10,9 +10,9 @@ use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::v1::{self, table_server};
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, KeyRange, Keys, Millis, Node,
-    NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState,
-    Revision, ScanOrder, Stored, Table, TableDelta, TableId, TablePiece, Version,
+    Answer, Change, Check, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, KeyRange, Keys,
+    Millis, Node, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId,
+    ReplicaState, Revision, ScanOrder, Stored, Table, TableDelta, TableId, TablePiece, Version, Write,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -111,6 +111,26 @@ impl Store {
                     }
                     None => Answer::NotANumber,
                 }
+            }
+            Op::GetMany(many) => {
+                let stored = |(value, revision): &(Bytes, Revision)| Stored::new(value.clone(), *revision);
+                Answer::Values(many.keys().iter().map(|key| self.rows.get(key).map(stored)).collect())
+            }
+            Op::Transaction(transaction) => {
+                for (check, Check { key, expected }) in (0..).zip(transaction.checks()) {
+                    let revision = self.rows.get(key).map_or(Revision::ZERO, |(_, revision)| *revision);
+                    if revision != *expected {
+                        return Answer::CheckFailed { check, revision };
+                    }
+                }
+                let (mut removed, mut revision) = (0, Revision::ZERO);
+                for Write { key, change } in transaction.writes() {
+                    match change {
+                        Change::Put { value, .. } => revision = self.write(key, value.clone(), partition),
+                        Change::Delete => removed += u32::from(self.rows.remove(key).is_some()),
+                    }
+                }
+                Answer::Applied { revision, removed }
             }
             Op::Scan { keys, order, limit } => {
                 let mut rows: Vec<_> = self.rows.iter().collect();

@@ -13,7 +13,7 @@ use archon_kv::{
     evaluate_merged, row,
 };
 use archon_replica::{Input, Output, ReplicaStatus};
-use archon_types::{ErrorDetail, ErrorKind, Millis, Seq, Stored};
+use archon_types::{ErrorDetail, ErrorKind, Millis, Op, Seq, Stored};
 use bytes::Bytes;
 
 impl<S: Shell> Turn<S> {
@@ -37,11 +37,11 @@ impl<S: Shell> Turn<S> {
         if self.shell.is_stopping() {
             return Err(Refusal::Stopping);
         }
-        if request.op.key().is_some_and(|key| self.shell.is_misrouted(request.partition, key)) {
+        if request.op.any_key(|key| self.shell.is_misrouted(request.partition, key)) {
             return Err(Refusal::Misrouted);
         }
         // A named write may have been done here before the key moved: the leader checks its client records first.
-        if self.is_given_away(local, request) && request.id.is_none() {
+        if self.is_given_away(local, request) && (request.id.is_none() || request.op.is_read()) {
             return Err(Refusal::Moved);
         }
         if self.shell.is_dropped(request.partition) {
@@ -55,13 +55,13 @@ impl<S: Shell> Turn<S> {
         if self.leadership(local).holds() { Ok(()) } else { Err(Refusal::NoLease) }
     }
 
-    /// Returns whether the operation's key belongs to another partition by now.
+    /// Returns whether a key of the operation belongs to another partition by now.
     fn is_given_away(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
         if self.broken.breaks(Mutant::BeyondServed) || self.is_let_in(local, request) {
             return false; // rule 37
         }
         let early = |key: &Bytes| local.split.seals(key) && self.broken.breaks(Mutant::MovedBeforePart); // rule 42
-        request.op.key().is_some_and(|key| local.is_beyond(key) || early(key))
+        request.op.any_key(|key| local.is_beyond(key) || early(key))
     }
 
     fn read(&mut self, local: &mut LocalCopy<S>, mut request: Request<S::Reply>) {
@@ -152,9 +152,15 @@ impl<S: Shell> Turn<S> {
         if !is_read {
             self.shell.observe(local.at(), Observed::Evaluated { effect, proved, named, answer: &evaluation.answer });
         }
-        let Some(entry) = evaluation.effect else {
+        let Some(mut entry) = evaluation.effect else {
             return self.answer_after(local, request, evaluation.answer);
         };
+        if self.broken.breaks(Mutant::TransactionInParts) && matches!(request.op, Op::Transaction(_)) {
+            // rule 87
+            let rest = entry.changes.split_off(1.min(entry.changes.len()));
+            let part = std::mem::replace(&mut entry.changes, rest);
+            let _ = self.note(local, Effect::new(at, part));
+        }
         let (entry, recorded) = match entry.into_entry() {
             Ok(written) => written,
             Err(error) => {
@@ -258,3 +264,7 @@ impl<S: Shell> Turn<S> {
         Refusal::Unreadable(error.to_string())
     }
 }
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod transaction_tests;

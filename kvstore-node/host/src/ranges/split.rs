@@ -14,6 +14,7 @@ use crate::turn::Turn;
 use archon_kv::{Merged, PartitionView, Reader, Seal, ViewError, reshape};
 use archon_replica::Position;
 use archon_types::{KeyRange, Partition, PlacementId};
+use bytes::Bytes;
 
 impl<S: Shell> Partitions<S> {
     /// Advances partitions that are being split or merged. There are few of them, and mostly none.
@@ -75,14 +76,15 @@ impl<S: Shell> Turn<S> {
         request: Request<S::Reply>,
     ) -> Option<Request<S::Reply>> {
         // Keys being merged in are still beyond the row: clients must not be redirected away from them.
+        let is_sealed = |key: &Bytes| local.split.seals(key) && (!local.is_beyond(key) || local.is_absorbing());
         let sealed = match request.op.key() {
-            Some(key) => local.split.seals(key) && (!local.is_beyond(key) || local.is_absorbing()),
+            Some(_) => request.op.any_key(is_sealed),
             None => local.is_yielding(),
         };
         // Keys of a cancelled split belong to no other partition: only the entry is missing, which a full disk may
         // delay.
         let opens = || local.row().zip(local.split.seal.as_ref()).is_some_and(|(row, seal)| is_given_up(row, seal));
-        let beyond = request.op.key().is_some_and(|key| local.is_beyond(key));
+        let beyond = request.op.any_key(|key| local.is_beyond(key));
         let broken = || self.broken.breaks(Mutant::ReadsWhileSealed); // rule 35
         let reads = request.op.is_read() && (broken() || (!beyond && opens()));
         if !sealed || reads || self.broken.breaks(Mutant::MovedBeforePart) {

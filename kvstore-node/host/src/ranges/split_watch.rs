@@ -48,7 +48,12 @@ impl SplitWatch {
         let Some(heat) = &mut self.heat else { return };
         match op {
             Op::Scan { keys, .. } => heat.add(&keys.begin),
-            op => op.key().into_iter().for_each(|key| heat.add(key)),
+            op => {
+                op.any_key(|key| {
+                    heat.add(key);
+                    false
+                });
+            }
         }
     }
 }

@@ -249,7 +249,8 @@ fn every_mutant_fails_a_test() {
                 merge_tests::SHOWN,
                 crate::operations::leadership::tests::SHOWN,
                 crate::exactly_once::window::tests::SHOWN,
-                crate::operations::evaluate::tests::SHOWN
+                crate::operations::evaluate::tests::SHOWN,
+                crate::operations::transaction::tests::SHOWN
             ]
             .iter()
             .any(|shown| shown.contains(mutant)),

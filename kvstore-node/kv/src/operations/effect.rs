@@ -12,11 +12,13 @@ use crate::exactly_once::window::Record;
 use crate::rows::clears::clears;
 use crate::rows::row;
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
+use archon_types::transaction::{TRANSACTION_BYTES_MAX, TRANSACTION_KEYS_MAX};
 use archon_types::{ClientId, KeyRange, Millis};
 use bytes::Bytes;
 
-/// Formats before 3 had client rows among the changes; format 3 had no values that expire.
-const FORMAT: u8 = 4;
+/// Formats before 3 had client rows among the changes; format 3 had no values that expire, format 4 no outcomes of
+/// transactions.
+const FORMAT: u8 = 5;
 /// Most changes of an effect, and most clients that it forgets.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;
 /// Longest encoded effect, in bytes: a message between nodes has room for it and its header fields.
@@ -26,6 +28,10 @@ pub const EFFECT_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
 const _: () = assert!(PAGE_ROWS_MAX <= EFFECT_CHANGES_MAX);
 const _: () =
     assert!(PAGE_BYTES_MAX + ENGINE_KEY_BYTES_MAX + 2 * VALUE_BYTES_MAX + 16 * PAGE_ROWS_MAX <= EFFECT_BYTES_MAX);
+// So does a transaction: rows that have expired and are removed, one for each check, and those that it writes, with the
+// kind byte and lengths of each key and the head and length of each value.
+const _: () = assert!(2 * TRANSACTION_KEYS_MAX < EFFECT_CHANGES_MAX);
+const _: () = assert!(TRANSACTION_BYTES_MAX + 2 * 32 * TRANSACTION_KEYS_MAX + 1_024 <= EFFECT_BYTES_MAX);
 
 /// A row set, or removed if `value` is `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,6 +5,7 @@
 //! such a value has an effect: its entry carries that log time, so every later state takes the value for absent too.
 
 use super::effect::{Effect, RowChange};
+use super::transaction;
 use crate::engine::PageLimit;
 use crate::exactly_once::dedup::{self, Decision, DedupLimits};
 use crate::mutant::Mutant;
@@ -59,7 +60,7 @@ impl Evaluation {
         Self { effect: None, answer: Ok(answer), expired: None }
     }
 
-    const fn refused(refusal: ErrorDetail) -> Self {
+    pub(super) const fn refused(refusal: ErrorDetail) -> Self {
         Self { effect: None, answer: Err(refusal), expired: None }
     }
 }
@@ -84,19 +85,29 @@ pub fn evaluate(
             Ok(Evaluation { effect, answer: Ok(Answer::Value(found.stored)), expired: found.expired })
         }
         Op::Scan { keys, order, limit } => scan(view, keys, (*order, *limit), at),
+        Op::GetMany(many) => transaction::get_many(many, view, at, limits),
         write => {
             match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
                 None | Some(Decision::Apply) => {}
                 Some(Decision::Repeat(outcome)) => return Ok(Evaluation::unchanged(answer(outcome))),
                 Some(Decision::Refuse(refusal)) => return Ok(Evaluation::refused(refusal)),
             }
-            let (change, outcome) = apply(write, view, at, revision, limits)?;
-            let unrecorded = change.is_none() && limits.breaks(Mutant::FailureUnrecorded);
+            let (changes, outcome) = match write {
+                Op::Transaction(write) => match transaction::apply(write, view, at, revision, limits)? {
+                    Ok(applied) => applied,
+                    Err(refusal) => return Ok(Evaluation::refused(refusal)),
+                },
+                write => {
+                    let (change, outcome) = apply(write, view, at, revision, limits)?;
+                    (Vec::from_iter(change), outcome)
+                }
+            };
+            let unrecorded = changes.is_empty() && limits.breaks(Mutant::FailureUnrecorded);
             let id = request.id.filter(|_| !unrecorded);
-            let value = change.as_ref().and_then(|change| change.value.as_ref());
+            let expires = |change: &RowChange| change.value.as_ref().is_some_and(|row| expiry_of(row).is_some());
             // In each such entry: a row in this copy's engine alone would not be at the next leader.
-            let notes_expiry = value.is_some_and(|row| expiry_of(row).is_some());
-            let mut effect = effect(at, change, id, outcome);
+            let notes_expiry = changes.iter().any(expires);
+            let mut effect = effect(at, changes, id, outcome);
             if let Some(effect) = effect.as_mut().filter(|_| notes_expiry) {
                 effect.changes.push(RowChange::set(Bytes::from_static(EXPIRING_KEY), Bytes::new()));
             }
@@ -141,7 +152,7 @@ pub fn evaluate_merged(
     revision: Revision,
     limits: &DedupLimits,
 ) -> Result<Evaluation, ViewError> {
-    let bars = |merged: &Merged, id: &OpId| request.op.key().is_some_and(|key| merged.bars(key, id));
+    let bars = |merged: &Merged, id: &OpId| request.op.any_key(|key| merged.bars(key, id));
     let id = match merged.zip(request.id) {
         Some((merged, id)) if !request.op.is_read() && bars(merged, id) => id,
         _ => return evaluate(request, view, at, revision, limits),
@@ -160,13 +171,13 @@ pub fn evaluate_merged(
     Ok(Evaluation { effect: None, answer, expired: None })
 }
 
-fn effect(at: Millis, change: Option<RowChange>, id: Option<&OpId>, outcome: Outcome) -> Option<Effect> {
+fn effect(at: Millis, changes: Vec<RowChange>, id: Option<&OpId>, outcome: Outcome) -> Option<Effect> {
     let record = id.map(|id| dedup::recorded(id, outcome));
-    let effect = Effect { record, ..Effect::new(at, Vec::from_iter(change)) };
+    let effect = Effect { record, ..Effect::new(at, changes) };
     (record.is_some() || !effect.changes.is_empty()).then_some(effect)
 }
 
-/// Returns the change and the outcome of a write. Reads never get here.
+/// Returns the change and the outcome of a write on one key. Others never get here.
 fn apply(
     op: &Op,
     view: &dyn View,
@@ -202,17 +213,8 @@ fn apply(
                     (found.removal(row), Outcome::ConditionFailed(present))
                 }
                 _ => {
-                    let expires = match expiry {
-                        Expiry::Keep => found.stored.and_then(|stored| stored.expires),
-                        Expiry::After(millis) => Some(at.plus(*millis)),
-                        Expiry::At(time) => Some(*time),
-                    };
-                    let stored = Stored { value: value.clone(), revision, expires };
-                    let change = match expires {
-                        Some(expires) if expires <= at => RowChange::remove(row),
-                        _ => RowChange::set(row, encode_stored(&stored)),
-                    };
-                    (Some(change), Outcome::Written(revision))
+                    let expires = found.expiry_of_new(*expiry, at);
+                    (Some(written(row, value, revision, expires, at)), Outcome::Written(revision))
                 }
             }
         }
@@ -229,8 +231,8 @@ fn apply(
                 None => (found.removal(row), Outcome::NotANumber),
             }
         }
-        Op::Get { .. } | Op::Scan { .. } => {
-            debug_assert!(false, "a read is not applied");
+        Op::Get { .. } | Op::Scan { .. } | Op::GetMany(_) | Op::Transaction(_) => {
+            debug_assert!(false, "it writes no single key");
             (None, Outcome::NotANumber)
         }
     })
@@ -243,37 +245,59 @@ fn answer(outcome: Outcome) -> Answer {
         Outcome::ConditionFailed(revision) => Answer::ConditionFailed { revision },
         Outcome::Counter(value, revision) => Answer::Counter { value, revision },
         Outcome::NotANumber => Answer::NotANumber,
+        Outcome::Applied(removed, revision) => Answer::Applied { revision, removed },
+        Outcome::CheckFailed(check, revision) => Answer::CheckFailed { check, revision },
+    }
+}
+
+/// Returns the change that writes a value. One that is due already is removed.
+pub(super) fn written(row: Bytes, value: &Bytes, revision: Revision, expires: Option<Millis>, at: Millis) -> RowChange {
+    match expires {
+        Some(expires) if expires <= at => RowChange::remove(row),
+        _ => RowChange::set(row, encode_stored(&Stored { value: value.clone(), revision, expires })),
     }
 }
 
 /// A key as an operation sees it.
 #[derive(Debug, Default)]
-struct Present {
+pub(super) struct Present {
     /// Its value, unless that has expired.
-    stored: Option<Stored>,
+    pub(super) stored: Option<Stored>,
     /// Expiry of a value that has expired, and of which there is a row.
-    expired: Option<Millis>,
+    pub(super) expired: Option<Millis>,
+    /// Bytes of its value, also of one that has expired.
+    pub(super) bytes: usize,
 }
 
 impl Present {
     /// Reads a row at log time `at`.
-    fn read(view: &dyn View, row: &[u8], at: Millis, limits: &DedupLimits) -> Result<Self, ViewError> {
+    pub(super) fn read(view: &dyn View, row: &[u8], at: Millis, limits: &DedupLimits) -> Result<Self, ViewError> {
         let stored = view.get(row)?.map(|stored| decode_stored(&stored)).transpose()?;
         let expires = stored.as_ref().and_then(|stored| stored.expires);
         let expired = expires.filter(|expires| *expires <= at && !limits.breaks(Mutant::ExpiredSeen));
-        Ok(Self { stored: stored.filter(|_| expired.is_none()), expired })
+        let bytes = stored.as_ref().map_or(0, |stored| stored.value.len());
+        Ok(Self { stored: stored.filter(|_| expired.is_none()), expired, bytes })
     }
 
-    const fn is_due(&self) -> bool {
+    pub(super) const fn is_due(&self) -> bool {
         self.expired.is_some()
     }
 
-    fn revision(&self) -> Revision {
+    pub(super) fn revision(&self) -> Revision {
         self.stored.as_ref().map_or(Revision::ZERO, |stored| stored.revision)
     }
 
+    /// Returns the expiry of the value that overwrites it at log time `at`.
+    pub(super) fn expiry_of_new(&self, expiry: Expiry, at: Millis) -> Option<Millis> {
+        match expiry {
+            Expiry::Keep => self.stored.as_ref().and_then(|stored| stored.expires),
+            Expiry::After(millis) => Some(at.plus(millis)),
+            Expiry::At(time) => Some(time),
+        }
+    }
+
     /// Returns the change of an operation that changes nothing but may have met an expired value.
-    fn removal(&self, row: Bytes) -> Option<RowChange> {
+    pub(super) fn removal(&self, row: Bytes) -> Option<RowChange> {
         self.is_due().then(|| RowChange::remove(row))
     }
 }

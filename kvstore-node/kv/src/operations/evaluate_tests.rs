@@ -6,7 +6,7 @@ use crate::exactly_once::dedup::forget;
 use crate::exactly_once::window::Window;
 use crate::rows::plain::Rows;
 use crate::rows::view::ClientPage;
-use archon_types::{ClientId, ErrorKind, KeyRange, ScanOrder};
+use archon_types::{Change, Check, ClientId, ErrorKind, KeyRange, ManyKeys, ScanOrder, Transaction, Write};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -178,6 +178,20 @@ fn expiry() -> impl Strategy<Value = Expiry> {
     prop_oneof![Just(Expiry::Keep), (1..30_u64).prop_map(Expiry::After), at]
 }
 
+/// A transaction on the keys of [`any_op`], often with checks that hold.
+fn transaction() -> impl Strategy<Value = Transaction> {
+    let key = || (0..4_u8).prop_map(|key| Bytes::from(vec![b'a' + key]));
+    let check = (key(), prop_oneof![Just(0), 0..20_u64])
+        .prop_map(|(key, expected)| Check { key, expected: Revision::new(expected) });
+    let put = (prop_oneof![Just("12"), Just("text")], proptest::option::of(expiry()))
+        .prop_map(|(value, expiry)| Change::Put { value: value.into(), expiry });
+    let change = prop_oneof![put, Just(Change::Delete)];
+    let writes = proptest::collection::btree_map(key(), change, 0..4);
+    (proptest::collection::vec(check, 0..3), writes).prop_filter_map("no keys", |(checks, writes)| {
+        Transaction::new(checks, writes.into_iter().map(|(key, change)| Write { key, change }).collect()).ok()
+    })
+}
+
 fn any_op() -> impl Strategy<Value = Op> {
     let key = || (0..4_u8).prop_map(|key| Bytes::from(vec![b'a' + key]));
     let value = || prop_oneof![Just("12"), Just("-7"), Just("text"), Just("")].prop_map(Bytes::from);
@@ -194,6 +208,8 @@ fn any_op() -> impl Strategy<Value = Op> {
             Op::PutExpiring { key, value, expected: expected.map(Revision::new), expiry }
         }),
         (key(), -20..20_i64).prop_map(|(key, by)| Op::Increment { key, by }),
+        proptest::collection::vec(key(), 1..6).prop_map(|keys| Op::GetMany(Box::new(ManyKeys::new(keys).unwrap()))),
+        transaction().prop_map(|transaction| Op::Transaction(Box::new(transaction))),
         (key(), proptest::option::of(key()), any::<bool>(), 0..5_u32).prop_map(|(begin, end, back, limit)| Op::Scan {
             keys: KeyRange { begin, end },
             order: if back { ScanOrder::Descending } else { ScanOrder::Ascending },
@@ -258,6 +274,27 @@ fn naive(map: &mut BTreeMap<Bytes, Held>, op: &Op, at: Millis, revision: Revisio
             };
             let entries = all.iter().take(limit).map(entry).collect();
             Answer::Page { entries, more: all.len() > limit, range: KeyRange::ALL }
+        }
+        Op::GetMany(many) => {
+            let stored = |(value, revision, expires): Held| Stored { value, revision, expires };
+            Answer::Values(many.keys().iter().map(|key| map.get(key).cloned().map(stored)).collect())
+        }
+        Op::Transaction(transaction) => {
+            for (number, check) in (0..).zip(transaction.checks()) {
+                let found = map.get(&check.key).map_or(Revision::ZERO, |found| found.1);
+                if found != check.expected {
+                    return Answer::CheckFailed { check: number, revision: found };
+                }
+            }
+            let mut removed = 0;
+            for Write { key, change } in transaction.writes() {
+                let op = match change.clone() {
+                    Change::Put { value, expiry } => Op::write(key.clone(), value, None, expiry),
+                    Change::Delete => Op::Delete { key: key.clone() },
+                };
+                removed += u32::from(naive(map, &op, at, revision) == Answer::Deleted { existed: true });
+            }
+            Answer::Applied { revision, removed }
         }
     }
 }

@@ -4,4 +4,5 @@ pub mod effect;
 pub(crate) mod evaluate;
 pub(crate) mod leadership;
 pub(crate) mod log_time;
+pub(crate) mod transaction;
 pub(crate) mod trend;

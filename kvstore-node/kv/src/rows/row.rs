@@ -237,6 +237,11 @@ pub enum Outcome {
     Counter(i64, Revision),
     /// An increment of a value that is not a number.
     NotANumber,
+    /// A transaction that was carried out: the number of values that its deletes removed, and the revision of those that
+    /// it wrote.
+    Applied(u32, Revision),
+    /// A transaction that was not: the number of the check that did not hold, and the revision found.
+    CheckFailed(u32, Revision),
 }
 
 impl Outcome {
@@ -261,6 +266,11 @@ impl Outcome {
                 out.put_u64(revision.get());
             }
             Self::NotANumber => out.put_u8(5),
+            Self::Applied(number, revision) | Self::CheckFailed(number, revision) => {
+                out.put_u8(if matches!(self, Self::Applied(..)) { 6 } else { 7 });
+                out.put_u32(*number);
+                out.put_u64(revision.get());
+            }
         }
     }
 
@@ -271,6 +281,7 @@ impl Outcome {
             Self::Deleted(_) => 2,
             Self::Counter(..) => 17,
             Self::NotANumber => 1,
+            Self::Applied(..) | Self::CheckFailed(..) => 13,
         }
     }
 
@@ -280,6 +291,11 @@ impl Outcome {
             let (number, after) = rest.split_first_chunk::<8>()?;
             *rest = after;
             Some(u64::from_be_bytes(*number))
+        };
+        let count = |rest: &mut &[u8]| {
+            let (count, after) = rest.split_first_chunk::<4>()?;
+            *rest = after;
+            Some(u32::from_be_bytes(*count))
         };
         let (tag, after) = rest.split_first()?;
         *rest = after;
@@ -293,6 +309,8 @@ impl Outcome {
             3 => Self::ConditionFailed(Revision::new(number(rest)?)),
             4 => Self::Counter(number(rest)?.cast_signed(), Revision::new(number(rest)?)),
             5 => Self::NotANumber,
+            6 => Self::Applied(count(rest)?, Revision::new(number(rest)?)),
+            7 => Self::CheckFailed(count(rest)?, Revision::new(number(rest)?)),
             _ => return None,
         })
     }
@@ -324,6 +342,8 @@ mod tests {
             Outcome::ConditionFailed(Revision::ZERO),
             Outcome::Counter(i64::MIN, Revision::new(3)),
             Outcome::NotANumber,
+            Outcome::Applied(u32::MAX, Revision::new(1)),
+            Outcome::CheckFailed(0, Revision::ZERO),
         ] {
             let mut written = BytesMut::new();
             outcome.put(&mut written);
@@ -335,7 +355,7 @@ mod tests {
         #[test]
         fn decode_rejects_or_round_trips_any_bytes(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..40),
-            format in 0..4_u8,
+            format in 0..8_u8,
         ) {
             if let Some(first) = bytes.first_mut().filter(|_| format > 0) {
                 *first = format;

@@ -3,6 +3,7 @@
 pub mod fields;
 pub mod key_range;
 pub mod packed;
+mod several;
 
 use super::ids::{client_id, non_zero, uuid_bytes};
 use super::kv::key_range::{from_range_field, order_of, range_field};
@@ -115,6 +116,8 @@ impl From<Op> for v1::op::Op {
             Op::Scan { keys, order, limit } => {
                 Self::Scan(v1::OpScan { keys: range_field(keys), descending: order == ScanOrder::Descending, limit })
             }
+            Op::GetMany(many) => Self::GetMany((*many).into()),
+            Op::Transaction(transaction) => Self::Transaction((*transaction).into()),
         }
     }
 }
@@ -149,6 +152,8 @@ impl TryFrom<v1::op::Op> for Op {
                 keys: from_range_field(op.keys)?,
                 order: order_of(op.descending),
             },
+            v1::op::Op::GetMany(op) => Self::GetMany(Box::new(op.try_into()?)),
+            v1::op::Op::Transaction(op) => Self::Transaction(Box::new(op.try_into()?)),
         })
     }
 }
@@ -264,6 +269,8 @@ fn op_bytes(op: &v1::Op) -> usize {
         Some(v1::op::Op::Scan(op)) => {
             op.keys.as_ref().map_or(0, |keys| keys.begin.len() + keys.end.as_ref().map_or(0, Bytes::len))
         }
+        Some(v1::op::Op::GetMany(op)) => op.keys.iter().map(Bytes::len).sum(),
+        Some(v1::op::Op::Transaction(op)) => several::transaction_bytes(op),
         None => 0,
     }
 }
@@ -302,6 +309,15 @@ impl From<Answer> for v1::reply::Answer {
                 more,
                 range: range_field(range),
             }),
+            Answer::Values(values) => {
+                Self::Values(v1::AnswerValues { values: values.into_iter().map(Into::into).collect() })
+            }
+            Answer::Applied { revision, removed } => {
+                Self::Applied(v1::AnswerApplied { revision: revision.get(), removed })
+            }
+            Answer::CheckFailed { check, revision } => {
+                Self::CheckFailed(v1::AnswerCheckFailed { check, revision: revision.get() })
+            }
         }
     }
 }
@@ -354,6 +370,15 @@ impl TryFrom<v1::Reply> for TaggedReply {
                 more: page.more,
                 range: from_range_field(page.range)?,
             }),
+            v1::reply::Answer::Values(answer) => {
+                Ok(Answer::Values(answer.values.into_iter().map(Into::into).collect()))
+            }
+            v1::reply::Answer::Applied(applied) => {
+                Ok(Answer::Applied { revision: Revision::new(applied.revision), removed: applied.removed })
+            }
+            v1::reply::Answer::CheckFailed(failed) => {
+                Ok(Answer::CheckFailed { check: failed.check, revision: Revision::new(failed.revision) })
+            }
         };
         Ok(Self { tag: wire.tag, log_time: Millis::new(wire.log_time_ms), outcome })
     }

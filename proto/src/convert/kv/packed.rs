@@ -7,10 +7,13 @@
 //! body       = get, delete: key · put: key, value · compare-and-set: key, expected, value
 //!              increment: key, by (zigzag) · scan: range, descending u8, limit
 //!              put with an expiry: key, 0 | 1, expected, expiry, value
+//!              get of several keys: number of keys, key* · transaction: number of checks, (key, expected)*,
+//!              number of writes, (key, 0: delete | 1, value: put | 2, expiry, value: put with an expiry)*
 //! expiry     = 0: that of the value before · 1, milliseconds after the write · 2, log time
 //! range      = begin · 0 | 1, end
 //! answers    = answer*, a page begins: more u8 · range
 //! answer     = kind u8 · tag · log time · body
+//!              values of several keys: their number, (0: absent | 1, revision, value | 2, revision, log time, value)*
 //!              entries of a page in which any value expires: each with the log time of that + 1, or 0
 //! ```
 //!
@@ -20,14 +23,12 @@
 
 use super::fields::{FieldReader, put_bytes, put_number, unzigzag, zigzag};
 use super::key_range::{check_range, order_of};
-use super::{TaggedOp, TaggedReply};
+use super::{TaggedOp, TaggedReply, several};
 use crate::convert::ConvertError;
 use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_expiry, check_key, check_value};
 use archon_types::op::Entry;
-use archon_types::{
-    Answer, ClientId, Expiry, KeyRange, Millis, Op, OpId, PartitionId, Revision, ScanOrder, Stored, TableId,
-};
+use archon_types::{Answer, ClientId, KeyRange, Millis, Op, OpId, PartitionId, Revision, ScanOrder, Stored, TableId};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 use uuid::Uuid;
@@ -42,10 +43,8 @@ const COMPARE_AND_SET: u8 = 4;
 const INCREMENT: u8 = 5;
 const SCAN: u8 = 6;
 const PUT_EXPIRING: u8 = 7;
-
-const KEEP: u8 = 0;
-const AFTER: u8 = 1;
-const AT: u8 = 2;
+const GET_MANY: u8 = 8;
+const TRANSACTION: u8 = 9;
 
 const ERROR: u8 = 1;
 const VALUE: u8 = 2;
@@ -59,6 +58,9 @@ const NOT_A_NUMBER: u8 = 9;
 const PAGE: u8 = 10;
 const EXPIRING_VALUE: u8 = 11;
 const EXPIRING_PAGE: u8 = 12;
+const VALUES: u8 = 13;
+const APPLIED: u8 = 14;
+const CHECK_FAILED: u8 = 15;
 
 /// Gathers the operations of one message.
 #[derive(Debug)]
@@ -86,6 +88,8 @@ impl OpPacker {
             Op::PutExpiring { .. } => PUT_EXPIRING,
             Op::Increment { .. } => INCREMENT,
             Op::Scan { .. } => SCAN,
+            Op::GetMany(_) => GET_MANY,
+            Op::Transaction(_) => TRANSACTION,
         };
         out.put_u8(kind | if id.is_some() { NAMED } else { 0 });
         put_number(out, tag);
@@ -112,7 +116,7 @@ impl OpPacker {
                 put_bytes(out, key);
                 out.put_u8(u8::from(expected.is_some()));
                 expected.iter().for_each(|expected| put_number(out, expected.get()));
-                put_expiry(out, *expiry);
+                several::put_expiry(out, *expiry);
                 put_bytes(out, value);
             }
             Op::Increment { key, by } => {
@@ -124,6 +128,8 @@ impl OpPacker {
                 out.put_u8(u8::from(*order == ScanOrder::Descending));
                 put_number(out, u64::from(*limit));
             }
+            Op::GetMany(many) => several::put_many(out, many),
+            Op::Transaction(transaction) => several::put_transaction(out, transaction),
         }
     }
 
@@ -181,6 +187,18 @@ fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<Unpacked, Conve
         _ => Some((reader.number()?, reader.number()?, reader.number()?)),
     };
     let op = match kind & !NAMED {
+        GET_MANY | TRANSACTION => {
+            let read = match kind & !NAMED {
+                GET_MANY => several::read_many(reader)?.map(|many| Op::GetMany(Box::new(many))),
+                _ => several::read_transaction(reader)?.map(|write| Op::Transaction(Box::new(write))),
+            };
+            let bytes = read.as_ref().map_or(0, Op::bytes);
+            let op = read.and_then(|op| {
+                let (partition, id) = check(client, (table, index), name, &op)?;
+                Ok(TaggedOp { tag, partition, id, op })
+            });
+            return Ok(Unpacked { tag, bytes, op });
+        }
         GET => Op::Get { key: reader.take()? },
         PUT => Op::Put { key: reader.take()?, value: reader.take()? },
         DELETE => Op::Delete { key: reader.take()? },
@@ -191,7 +209,7 @@ fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<Unpacked, Conve
             let key = reader.take()?;
             let is_conditional = read_flag(reader, "whether a put has a condition")?;
             let expected = if is_conditional { Some(Revision::new(reader.number()?)) } else { None };
-            let expiry = read_expiry(reader)?;
+            let expiry = several::read_expiry(reader)?;
             Op::PutExpiring { key, expected, expiry, value: reader.take()? }
         }
         INCREMENT => Op::Increment { key: reader.take()?, by: unzigzag(reader.number()?) },
@@ -245,31 +263,10 @@ fn check(
             check_range(keys, "Op.keys")?;
             crate::convert::in_range::<u32>(*limit, 1, SCAN_LIMIT_MAX, "Op.limit")?;
         }
+        // They cannot be made without.
+        Op::GetMany(_) | Op::Transaction(_) => {}
     }
     Ok((PartitionId::new(table, index), id))
-}
-
-fn put_expiry(out: &mut BytesMut, expiry: Expiry) {
-    match expiry {
-        Expiry::Keep => out.put_u8(KEEP),
-        Expiry::After(millis) => {
-            out.put_u8(AFTER);
-            put_number(out, millis);
-        }
-        Expiry::At(time) => {
-            out.put_u8(AT);
-            put_number(out, time.get());
-        }
-    }
-}
-
-fn read_expiry(reader: &mut FieldReader) -> Result<Expiry, ConvertError> {
-    match reader.byte()? {
-        KEEP => Ok(Expiry::Keep),
-        AFTER => Ok(Expiry::After(reader.number()?)),
-        AT => Ok(Expiry::At(Millis::new(reader.number()?))),
-        other => Err(reader.error(format!("an expiry of kind {other}, which this version does not know"))),
-    }
 }
 
 fn put_range(out: &mut BytesMut, range: &KeyRange) {
@@ -315,6 +312,9 @@ impl ReplyPacker {
             Ok(Answer::NotANumber) => NOT_A_NUMBER,
             Ok(Answer::Page { entries, .. }) if entries.iter().any(|entry| entry.expires.is_some()) => EXPIRING_PAGE,
             Ok(Answer::Page { .. }) => PAGE,
+            Ok(Answer::Values(_)) => VALUES,
+            Ok(Answer::Applied { .. }) => APPLIED,
+            Ok(Answer::CheckFailed { .. }) => CHECK_FAILED,
         };
         out.put_u8(kind);
         put_number(out, reply.tag);
@@ -343,6 +343,11 @@ impl ReplyPacker {
                         put_number(out, expires.map_or(0, |expires| expires.get().saturating_add(1)));
                     }
                 }
+            }
+            Ok(Answer::Values(values)) => several::put_values(out, values),
+            Ok(Answer::Applied { revision, removed: number } | Answer::CheckFailed { check: number, revision }) => {
+                put_number(out, u64::from(*number));
+                put_number(out, revision.get());
             }
             Ok(Answer::Value(None) | Answer::Deleted { .. } | Answer::NotANumber) => {}
         }
@@ -419,6 +424,15 @@ fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
                 entries.push(Entry { key, value, revision, expires });
             }
             Answer::Page { entries, more, range }
+        }
+        VALUES => Answer::Values(several::read_values(reader)?),
+        APPLIED => {
+            let removed = several::read_u32(reader)?;
+            Answer::Applied { revision: Revision::new(reader.number()?), removed }
+        }
+        CHECK_FAILED => {
+            let check = several::read_u32(reader)?;
+            Answer::CheckFailed { check, revision: Revision::new(reader.number()?) }
         }
         other => return Err(reader.error(format!("an answer of kind {other}, which this version does not know"))),
     };

@@ -1,7 +1,7 @@
 //! Sizes that the client and the server both enforce, so that an oversized request fails early with a clear message.
 
 use crate::error::{ErrorDetail, ErrorKind};
-use crate::operations::op::Expiry;
+use crate::operations::expiry::Expiry;
 use crate::tables::key_range::KeyRange;
 use bytes::Bytes;
 use std::ops::RangeInclusive;

@@ -5,7 +5,9 @@ use crate::common::limits::{
 };
 use crate::error::ErrorDetail;
 use crate::ids::{ClientId, Millis, Revision};
+use crate::operations::expiry::Expiry;
 use crate::operations::op_kind::OpKind;
+use crate::operations::transaction::{ManyKeys, Transaction};
 use crate::tables::key_range::{KeyRange, ScanOrder};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -81,17 +83,10 @@ pub enum Op {
         /// Maximum number of entries.
         limit: u32,
     },
-}
-
-/// Expiry of a value that is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Expiry {
-    /// Of the value that is overwritten; none if the key is absent.
-    Keep,
-    /// So many milliseconds of log time after the entry that writes it, at least 1.
-    After(u64),
-    /// At this log time. A value that is due already is removed in the same entry.
-    At(Millis),
+    /// Reads several keys of one partition as of one moment.
+    GetMany(Box<ManyKeys>),
+    /// Writes several keys of one partition in one entry of its log, all or none.
+    Transaction(Box<Transaction>),
 }
 
 impl Op {
@@ -110,7 +105,7 @@ impl Op {
         OpKind::of(self).is_read()
     }
 
-    /// Returns the key of the operation; a scan has none.
+    /// Returns the key of the operation, the first one if it has several; a scan has none.
     pub fn key(&self) -> Option<&Bytes> {
         match self {
             Self::Get { key }
@@ -120,6 +115,17 @@ impl Op {
             | Self::PutExpiring { key, .. }
             | Self::Increment { key, .. } => Some(key),
             Self::Scan { .. } => None,
+            Self::GetMany(many) => many.keys().first(),
+            Self::Transaction(transaction) => transaction.keys().next(),
+        }
+    }
+
+    /// Returns whether this holds for any key of the operation. All of them must be in one partition.
+    pub fn any_key(&self, mut holds: impl FnMut(&Bytes) -> bool) -> bool {
+        match self {
+            Self::GetMany(many) => many.keys().iter().any(holds),
+            Self::Transaction(transaction) => transaction.keys().any(holds),
+            op => op.key().is_some_and(&mut holds),
         }
     }
 
@@ -140,17 +146,21 @@ impl Op {
                 check_expiry(*expiry)
             }
             Self::Scan { keys, limit, .. } => check_scan(keys, *limit),
+            // They cannot be made without.
+            Self::GetMany(_) | Self::Transaction(_) => Ok(()),
         }
     }
 
-    /// Returns the admission cost in bytes: its content, the bytes that it may read, and a fixed overhead. The result
+    /// Returns the admission cost in bytes: its content, the bytes that it may read, and a fixed overhead per key. The result
     /// size of a get is only known once it is read.
     pub fn cost(&self) -> usize {
-        let read = match self {
+        let more = match self {
             Self::Scan { limit, .. } => scan_bytes_max(*limit),
+            Self::GetMany(many) => many.overhead(),
+            Self::Transaction(transaction) => transaction.overhead(),
             _ => 0,
         };
-        self.bytes() + read + OPERATION_OVERHEAD_BYTES
+        self.bytes() + more + OPERATION_OVERHEAD_BYTES
     }
 
     /// Returns the bytes of keys and values, for batch limits.
@@ -161,6 +171,8 @@ impl Op {
             | Self::CompareAndSet { key, value, .. }
             | Self::PutExpiring { key, value, .. } => key.len() + value.len(),
             Self::Scan { keys, .. } => keys.begin.len() + keys.end.as_ref().map_or(0, Bytes::len),
+            Self::GetMany(many) => many.bytes(),
+            Self::Transaction(transaction) => transaction.bytes(),
         }
     }
 }
@@ -241,5 +253,21 @@ pub enum Answer {
         /// Key range of the partition, as the answering copy knows it; requested keys beyond it are elsewhere. If a scan
         /// met so many expired values that it stopped before any entry, the part of it that was read.
         range: KeyRange,
+    },
+    /// Result of a read of several keys: the value of each, or nothing.
+    Values(Vec<Option<Stored>>),
+    /// Result of a transaction that was carried out.
+    Applied {
+        /// Revision of the values that it wrote.
+        revision: Revision,
+        /// Number of its deletes that removed a value.
+        removed: u32,
+    },
+    /// Result of a transaction that changed nothing, as a check did not hold.
+    CheckFailed {
+        /// Number of the first such check, from 0.
+        check: u32,
+        /// The revision found; zero if the key is absent.
+        revision: Revision,
     },
 }

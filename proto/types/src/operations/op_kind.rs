@@ -12,11 +12,22 @@ pub enum OpKind {
     CompareAndSet,
     Increment,
     Scan,
+    GetMany,
+    Transaction,
 }
 
 impl OpKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 6] = [Self::Get, Self::Put, Self::Delete, Self::CompareAndSet, Self::Increment, Self::Scan];
+    pub const ALL: [Self; 8] = [
+        Self::Get,
+        Self::Put,
+        Self::Delete,
+        Self::CompareAndSet,
+        Self::Increment,
+        Self::Scan,
+        Self::GetMany,
+        Self::Transaction,
+    ];
 
     /// Names of the kinds, in the same order.
     pub const WORDS: [&str; Self::ALL.len()] = {
@@ -38,6 +49,8 @@ impl OpKind {
             Op::CompareAndSet { .. } | Op::PutExpiring { expected: Some(_), .. } => Self::CompareAndSet,
             Op::Increment { .. } => Self::Increment,
             Op::Scan { .. } => Self::Scan,
+            Op::GetMany(_) => Self::GetMany,
+            Op::Transaction(_) => Self::Transaction,
         }
     }
 
@@ -50,11 +63,13 @@ impl OpKind {
             Self::CompareAndSet => "compare_and_set",
             Self::Increment => "increment",
             Self::Scan => "scan",
+            Self::GetMany => "get_many",
+            Self::Transaction => "transaction",
         }
     }
 
     /// Returns true if the operation changes nothing.
     pub const fn is_read(self) -> bool {
-        matches!(self, Self::Get | Self::Scan)
+        matches!(self, Self::Get | Self::Scan | Self::GetMany)
     }
 }

@@ -343,6 +343,8 @@ mod tests {
             any::<u64>().prop_map(|revision| Outcome::Written(Revision::new(revision))),
             any::<bool>().prop_map(Outcome::Deleted),
             Just(Outcome::NotANumber),
+            (any::<u32>(), any::<u64>()).prop_map(|(removed, at)| Outcome::Applied(removed, Revision::new(at))),
+            (any::<u32>(), any::<u64>()).prop_map(|(check, at)| Outcome::CheckFailed(check, Revision::new(at))),
         ];
         (any::<u128>(), any::<u64>(), 0..=100_u64, outcome).prop_map(|(owner, number, done, outcome)| Record {
             client: client(owner),
