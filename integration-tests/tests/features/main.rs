@@ -16,6 +16,7 @@ mod redis_client;
 mod redis_keyspace;
 mod redis_libraries;
 mod redis_pipeline;
+mod redis_transactions;
 
 /// The program under test.
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");

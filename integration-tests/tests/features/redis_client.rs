@@ -108,6 +108,7 @@ impl Connection {
                     Reply::Bulk(bytes)
                 }
             },
+            "*" if number() < 0 => Reply::Null,
             "*" => Reply::Array((0..number()).map(|_| self.reply()).collect::<Result<_>>()?),
             _ => panic!("no reply: {line}"),
         })

@@ -1,6 +1,7 @@
 //! Table of commands: arity, flags and keys. `COMMAND` and the errors of wrong requests are derived from it.
 
 use crate::reply::Reply;
+use crate::{NOT_AN_INTEGER, parse_integer};
 use bytes::Bytes;
 use std::fmt::Write as _;
 
@@ -20,6 +21,10 @@ pub enum Group {
     Generic,
     /// Strings.
     String,
+    /// Transactions.
+    Transactions,
+    /// Scripts.
+    Scripting,
 }
 
 impl Group {
@@ -31,6 +36,8 @@ impl Group {
             Self::Cluster => "cluster",
             Self::Generic => "generic",
             Self::String => "string",
+            Self::Transactions => "transactions",
+            Self::Scripting => "scripting",
         }
     }
 }
@@ -84,14 +91,19 @@ commands! {
     "cluster" Cluster -2 [] (0, 0, 0) "3.0.0" Cluster "Commands about the cluster."
     "command" Command -1 ["loading", "stale"] (0, 0, 0) "2.8.13" Server "Returns information about commands."
     "config" Config -2 ["admin", "noscript", "loading", "stale"] (0, 0, 0) "2.0.0" Server "Returns settings."
+    "copy" Copy -3 ["write", "denyoom"] (1, 2, 1) "6.2.0" Generic "Copies the value of a key to another key."
     "dbsize" DbSize 1 ["readonly", "fast"] (0, 0, 0) "1.0.0" Server "Returns the number of keys of the partitions that the node leads."
     "decr" Decr 2 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Subtracts one from the integer value of a key."
     "decrby" DecrBy 3 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Subtracts a number from the integer value of a key."
-    "del" Del -2 ["write"] (1, -1, 1) "1.0.0" Generic "Deletes a key."
+    "del" Del -2 ["write"] (1, -1, 1) "1.0.0" Generic "Deletes keys."
     "delex" DelEx -2 ["write", "fast"] (1, 1, 1) "8.4.0" String "Deletes a key if its value fits."
     "digest" Digest 2 ["readonly", "fast"] (1, 1, 1) "8.4.0" String "Returns the XXH3 digest of the value of a key."
+    "discard" Discard 1 ["noscript", "loading", "stale", "fast", "allow_busy"] (0, 0, 0) "2.0.0" Transactions "Discards a transaction."
     "echo" Echo 2 ["fast"] (0, 0, 0) "1.0.0" Connection "Returns the given string."
-    "exists" Exists -2 ["readonly", "fast"] (1, -1, 1) "1.0.0" Generic "Returns whether a key exists."
+    "eval" Eval -3 ["noscript", "stale", "movablekeys"] (0, 0, 0) "2.6.0" Scripting "Executes one of the scripts that are known here."
+    "evalsha" EvalSha -3 ["noscript", "stale", "movablekeys"] (0, 0, 0) "2.6.0" Scripting "Executes a script by its SHA-1 digest."
+    "exec" Exec 1 ["noscript", "loading", "stale"] (0, 0, 0) "1.2.0" Transactions "Executes all commands of a transaction."
+    "exists" Exists -2 ["readonly", "fast"] (1, -1, 1) "1.0.0" Generic "Returns the number of given keys that exist."
     "expire" Expire -3 ["write", "fast"] (1, 1, 1) "1.0.0" Generic "Sets the time to live of a key in seconds."
     "expireat" ExpireAt -3 ["write", "fast"] (1, 1, 1) "1.2.0" Generic "Sets the expiry of a key to a Unix time."
     "expiretime" ExpireTime 2 ["readonly", "fast"] (1, 1, 1) "7.0.0" Generic "Returns the expiry of a key as a Unix time."
@@ -108,8 +120,10 @@ commands! {
     "incrbyfloat" IncrByFloat 3 ["write", "denyoom", "fast"] (1, 1, 1) "2.6.0" String "Adds a decimal fraction to the value of a key."
     "info" Info -1 ["loading", "stale"] (0, 0, 0) "1.0.0" Server "Returns information about the node."
     "keys" Keys 2 ["readonly"] (0, 0, 0) "1.0.0" Generic "Returns the keys of this node that match a pattern, if there are few."
-    "mget" MGet -2 ["readonly", "fast"] (1, -1, 1) "1.0.0" String "Returns the value of a key in a list."
-    "mset" MSet -3 ["write", "denyoom"] (1, -1, 2) "1.0.1" String "Sets the value of a key."
+    "mget" MGet -2 ["readonly", "fast"] (1, -1, 1) "1.0.0" String "Returns the values of keys."
+    "mset" MSet -3 ["write", "denyoom"] (1, -1, 2) "1.0.1" String "Sets the values of keys, all together."
+    "msetnx" MSetNx -3 ["write", "denyoom"] (1, -1, 2) "1.0.1" String "Sets the values of keys if all of them are absent."
+    "multi" Multi 1 ["noscript", "loading", "stale", "fast", "allow_busy"] (0, 0, 0) "1.2.0" Transactions "Begins a transaction."
     "object" Object -2 ["readonly"] (2, 2, 1) "2.2.3" Generic "Returns facts about a value."
     "persist" Persist 2 ["write", "fast"] (1, 1, 1) "2.2.0" Generic "Removes the expiry of a key."
     "pexpire" PExpire -3 ["write", "fast"] (1, 1, 1) "2.6.0" Generic "Sets the time to live of a key in milliseconds."
@@ -122,8 +136,11 @@ commands! {
     "randomkey" RandomKey 1 ["readonly"] (0, 0, 0) "1.0.0" Generic "Returns a key of this node."
     "readonly" ReadOnly 1 ["loading", "stale", "fast"] (0, 0, 0) "3.0.0" Cluster "Accepted without effect: reads stay linearizable."
     "readwrite" ReadWrite 1 ["loading", "stale", "fast"] (0, 0, 0) "3.0.0" Cluster "Accepted without effect."
+    "rename" Rename 3 ["write"] (1, 2, 1) "1.0.0" Generic "Renames a key, and overwrites the destination."
+    "renamenx" RenameNx 3 ["write", "fast"] (1, 2, 1) "1.0.0" Generic "Renames a key if the destination is absent."
     "reset" Reset 1 ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] (0, 0, 0) "6.2.0" Connection "Resets the connection."
     "scan" Scan -2 ["readonly"] (0, 0, 0) "2.8.0" Generic "Returns some keys of this node, and where to go on."
+    "script" Script -2 ["noscript"] (0, 0, 0) "2.6.0" Scripting "Commands about scripts."
     "select" Select 2 ["loading", "stale", "fast"] (0, 0, 0) "1.0.0" Connection "Accepts database 0, the only one."
     "set" Set -3 ["write", "denyoom"] (1, 1, 1) "1.0.0" String "Sets the value of a key."
     "setex" SetEx 4 ["write", "denyoom"] (1, 1, 1) "2.0.0" String "Sets the value of a key and its time to live in seconds."
@@ -132,12 +149,14 @@ commands! {
     "strlen" StrLen 2 ["readonly", "fast"] (1, 1, 1) "2.2.0" String "Returns the length of the value of a key."
     "substr" Substr 4 ["readonly"] (1, 1, 1) "1.0.0" String "Returns a part of the value of a key."
     "time" Time 1 ["loading", "stale", "fast"] (0, 0, 0) "2.6.0" Server "Returns the time of the node."
-    "touch" Touch -2 ["readonly", "fast"] (1, -1, 1) "3.2.1" Generic "Returns whether a key exists."
+    "touch" Touch -2 ["readonly", "fast"] (1, -1, 1) "3.2.1" Generic "Returns the number of given keys that exist."
     "ttl" Ttl 2 ["readonly", "fast"] (1, 1, 1) "1.0.0" Generic "Returns the time to live of a key in seconds."
     "type" Type 2 ["readonly", "fast"] (1, 1, 1) "1.0.0" Generic "Returns the type of a key."
-    "unlink" Unlink -2 ["write", "fast"] (1, -1, 1) "4.0.0" Generic "Deletes a key."
+    "unlink" Unlink -2 ["write", "fast"] (1, -1, 1) "4.0.0" Generic "Deletes keys."
+    "unwatch" Unwatch 1 ["noscript", "loading", "stale", "fast", "allow_busy"] (0, 0, 0) "2.2.0" Transactions "Forgets the watched keys."
     "wait" Wait 3 ["blocking"] (0, 0, 0) "3.0.0" Generic "Returns the number of other replicas that have the writes of this connection."
     "waitaof" WaitAof 4 ["blocking"] (0, 0, 0) "7.2.0" Generic "Returns the numbers of disks that have the writes of this connection."
+    "watch" Watch -2 ["noscript", "loading", "stale", "fast", "allow_busy"] (1, -1, 1) "2.2.0" Transactions "Makes the next transaction depend on keys that stay as they are."
 }
 
 impl Command {
@@ -209,6 +228,34 @@ pub fn key_positions(command: &Command, count: usize) -> Vec<usize> {
     (first..=last).step_by(step).filter(|position| *position < count).collect()
 }
 
+/// Returns the positions of the keys in a request. The arguments of a script count its keys.
+///
+/// # Errors
+/// The error for the client.
+pub fn keys_of(command: &Command, request: &[Bytes]) -> Result<Vec<usize>, String> {
+    match command.kind {
+        CommandKind::Eval | CommandKind::EvalSha => {
+            let count = script_keys(request)?;
+            Ok((3..3 + count).collect())
+        }
+        _ => Ok(key_positions(command, request.len())),
+    }
+}
+
+/// Returns the number of keys in a request that executes a script.
+///
+/// # Errors
+/// The error for the client.
+pub fn script_keys(request: &[Bytes]) -> Result<usize, String> {
+    let given = request.len().saturating_sub(3);
+    let count = request.get(2).and_then(|text| parse_integer(text)).ok_or(NOT_AN_INTEGER)?;
+    match usize::try_from(count) {
+        Err(_) => Err("ERR Number of keys can't be negative".to_owned()),
+        Ok(count) if count > given => Err("ERR Number of keys can't be greater than number of args".to_owned()),
+        Ok(count) => Ok(count),
+    }
+}
+
 /// Returns the entry of a command in the reply to `COMMAND`.
 fn entry(command: &Command) -> Reply {
     let (first, last, step) = command.keys;
@@ -241,7 +288,8 @@ mod tests {
         assert!(COMMANDS.is_sorted_by(|one, next| one.name < next.name));
         for command in COMMANDS {
             let has_keys = command.keys.0 > 0;
-            assert!(!has_keys || command.is_write() || command.flags.contains(&"readonly"), "{}", command.name);
+            let uses_keys = command.is_write() || command.flags.contains(&"readonly") || command.name == "watch";
+            assert!(!has_keys || uses_keys, "{}", command.name);
             assert!(!command.summary.is_empty() && command.summary.ends_with('.'), "{}", command.name);
         }
     }
@@ -276,5 +324,21 @@ mod tests {
         assert_eq!(positions("DEL a b c"), [1, 2, 3]);
         assert_eq!(positions("MSET a 1 b 2"), [1, 3]);
         assert_eq!(positions("PING a"), [] as [usize; 0]);
+        assert_eq!(positions("RENAME a b"), [1, 2]);
+        assert_eq!(positions("COPY a b REPLACE"), [1, 2]);
+    }
+
+    #[test]
+    fn keys_of_scripts_are_counted_by_their_argument() {
+        let keys = |text| {
+            let request = request(text);
+            keys_of(lookup(&request).unwrap(), &request)
+        };
+        assert_eq!(keys("EVAL s 1 k a"), Ok(vec![3]));
+        assert_eq!(keys("EVALSHA s 0 a"), Ok(vec![]));
+        assert_eq!(keys("MSET a 1 b 2"), Ok(vec![1, 3]));
+        assert_eq!(keys("EVAL s -1"), Err("ERR Number of keys can't be negative".to_owned()));
+        assert_eq!(keys("EVAL s 2 k"), Err("ERR Number of keys can't be greater than number of args".to_owned()));
+        assert_eq!(keys("EVAL s x k"), Err(NOT_AN_INTEGER.to_owned()));
     }
 }

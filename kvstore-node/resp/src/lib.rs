@@ -12,11 +12,12 @@ mod integer;
 mod parser;
 mod reply;
 mod scan;
+mod script;
 mod set;
 
 pub use command::{
-    COMMANDS, Command, CommandKind, Group, command_reply, find_command, key_positions, lookup, unknown_subcommand,
-    wrong_arity,
+    COMMANDS, Command, CommandKind, Group, command_reply, find_command, key_positions, keys_of, lookup, script_keys,
+    unknown_subcommand, wrong_arity,
 };
 pub use comparison::Comparison;
 pub use decimal::Decimal;
@@ -27,6 +28,7 @@ pub use integer::parse_integer;
 pub use parser::{Limits, Parser, ProtocolError};
 pub use reply::{Reply, Version};
 pub use scan::ScanArguments;
+pub use script::{DIGEST_BYTES, Script, known_digests, parse_digest, script_digest};
 pub use set::{Condition, SetOptions};
 
 /// Error of an argument that is no integer.

@@ -38,6 +38,8 @@ pub enum Reply {
     Text(String),
     /// No value.
     Null,
+    /// No list.
+    NullArray,
     /// A list.
     Array(Vec<Self>),
     /// A set; a list in the older protocol.
@@ -71,6 +73,20 @@ impl Reply {
         Self::Error(text.into())
     }
 
+    /// Returns the bytes of the strings in it, with some for each reply.
+    pub fn bytes(&self) -> usize {
+        const HEAD_BYTES: usize = 16;
+        let content = match self {
+            Self::Bulk(bytes) => bytes.len(),
+            Self::Text(text) => text.len(),
+            Self::Error(text) => text.len(),
+            Self::Array(replies) | Self::Set(replies) => replies.iter().map(Self::bytes).sum(),
+            Self::Map(pairs) => pairs.iter().map(|(key, value)| key.bytes() + value.bytes()).sum(),
+            Self::Status(_) | Self::Integer(_) | Self::Null | Self::NullArray => 0,
+        };
+        HEAD_BYTES + content
+    }
+
     /// Appends its encoding.
     pub fn encode(&self, version: Version, into: &mut BytesMut) {
         let is_new = version == Version::Resp3;
@@ -91,6 +107,7 @@ impl Reply {
             }
             Self::Text(text) => bulk(text.as_bytes(), into),
             Self::Null => into.put_slice(if is_new { b"_\r\n" } else { b"$-1\r\n" }),
+            Self::NullArray => into.put_slice(if is_new { b"_\r\n" } else { b"*-1\r\n" }),
             Self::Array(replies) => list(b'*', replies, version, into),
             Self::Set(replies) => list(if is_new { b'~' } else { b'*' }, replies, version, into),
             Self::Map(pairs) => {
@@ -156,7 +173,7 @@ mod tests {
                 Value::VerbatimString { format: redis::VerbatimFormat::Text, text: text.clone() }
             }
             Reply::Text(text) => Value::BulkString(text.clone().into_bytes()),
-            Reply::Null => Value::Nil,
+            Reply::Null | Reply::NullArray => Value::Nil,
             Reply::Set(replies) if is_new => Value::Set(all(replies)?),
             Reply::Array(replies) | Reply::Set(replies) => Value::Array(all(replies)?),
             Reply::Map(pairs) if is_new => Value::Map(
@@ -180,6 +197,7 @@ mod tests {
             vec(any::<u8>(), 0..20).prop_map(|bytes| Reply::Bulk(bytes.into())),
             "[a-z\n]{0,12}".prop_map(Reply::Text),
             Just(Reply::Null),
+            Just(Reply::NullArray),
         ];
         leaf.prop_recursive(3, 24, 4, |inner| {
             prop_oneof![

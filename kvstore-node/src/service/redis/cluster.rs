@@ -1,12 +1,11 @@
 //! `CLUSTER` and its subcommands, `WAIT` and `WAITAOF`.
 
-use super::CALL;
-use super::RedisService;
 use super::execute::integer;
 use super::keys::{Redirection, unexpected};
 use super::keyspace::{self, Page, Pages};
 use super::refusal::{Executed, Refusal, refusal};
 use super::session::Session;
+use super::state::{CALL, RedisService};
 use archon_host::Origin;
 use archon_resp::{Reply, unknown_subcommand, wrong_arity};
 use archon_types::{

@@ -10,7 +10,8 @@ use super::execute::execute;
 use super::pipeline::{Place, REPLY_BYTES_FIRST, Step, Window};
 use super::refusal::{Executed, Refusal};
 use super::session::Session;
-use super::{LIMITS, RedisService, caller_kind, check_caller, send_last};
+use super::state::{LIMITS, RedisService};
+use super::{caller_kind, check_caller, send_last};
 use crate::server::admit::Permit;
 use archon_frames::{FrameError, PartialMessage, Progress};
 use archon_resp::{Parser, Reply};
@@ -351,12 +352,8 @@ impl Connection<'_> {
         let stop = &self.service.kv.stop;
         let read = tokio::select! {
             read = stream.read_buf(&mut self.input.bytes) => read,
-            () = async {
-                match until {
-                    Some(until) => sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            } => return self.partial.late(pending).map_err(|_| End::Stalled),
+            () = wait_until(self.session.transaction.deadline()) => return Err(End::Stalled),
+            () = wait_until(until) => return self.partial.late(pending).map_err(|_| End::Stalled),
             () = self.entry.shed() => return Err(End::Closed),
             () = stop.cancelled() => return Err(End::Closed),
         };
@@ -366,9 +363,10 @@ impl Connection<'_> {
         }
     }
 
-    /// Counts the bytes that have arrived among those of partial messages.
+    /// Counts the bytes that have arrived, and those of a transaction, among those of partial messages.
     fn hold_input(&mut self) -> Result<(), End> {
-        let held = self.partial.hold(self.parser.pending_bytes() + self.input.allocated);
+        let queued = self.session.transaction.bytes();
+        let held = self.partial.hold(self.parser.pending_bytes() + self.input.allocated + queued);
         held.map_err(|error| End::Refused(format!("ERR {error}")))
     }
 }
@@ -403,6 +401,14 @@ async fn execute_one(
 ) -> (u64, Vec<Bytes>, Outcome) {
     let executed = execute(service, &mut session, &request).await;
     (number, request, Outcome { executed, written: session.written, permit: session.permit.take() })
+}
+
+/// Waits for a moment; without one, it never ends.
+async fn wait_until(until: Option<tokio::time::Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Sends replies to a client that must make progress. Those that it does not take at once count among the unread ones.

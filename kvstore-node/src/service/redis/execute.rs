@@ -2,10 +2,11 @@
 
 use super::refusal::{Executed, Refusal};
 use super::session::Session;
-use super::{RedisService, clients, cluster, info, keys, keyspace};
+use super::state::RedisService;
+use super::{clients, cluster, info, keys, keyspace, scripts, transaction};
 use archon_resp::{
-    CommandKind, NOT_AN_INTEGER, Reply, ScanArguments, Version, command_reply, docs_reply, find_command, key_positions,
-    lookup, parse_integer, unknown_subcommand, wrong_arity,
+    Command, CommandKind, NOT_AN_INTEGER, Reply, ScanArguments, Version, command_reply, docs_reply, find_command,
+    keys_of, lookup, parse_integer, unknown_subcommand, wrong_arity,
 };
 use bytes::Bytes;
 
@@ -19,7 +20,20 @@ pub(super) async fn execute(service: &RedisService, session: &mut Session, reque
         session.closes = true;
         return Err(Refusal::new("ERR this is no HTTP server"));
     }
-    let command = lookup(request)?;
+    let command = lookup(request).inspect_err(|_| session.transaction.refuse())?;
+    match transaction::execute(service, session, command, request).await {
+        Some(executed) => executed,
+        None => dispatch(service, session, command, request).await,
+    }
+}
+
+/// Executes one command that is not about transactions.
+pub(super) async fn dispatch(
+    service: &RedisService,
+    session: &mut Session,
+    command: &Command,
+    request: &[Bytes],
+) -> Executed {
     match command.kind {
         CommandKind::Ping => match request {
             [_] => Ok(Reply::Status("PONG")),
@@ -47,7 +61,9 @@ pub(super) async fn execute(service: &RedisService, session: &mut Session, reque
         CommandKind::Info => Ok(info::info(service, &request[1..])),
         CommandKind::Config => info::config(request),
         CommandKind::Time => Ok(info::time()),
-        CommandKind::Asking | CommandKind::ReadOnly | CommandKind::ReadWrite => Ok(Reply::OK),
+        CommandKind::Eval | CommandKind::EvalSha => scripts::eval(service, session, command, request).await,
+        CommandKind::Script => scripts::script(service, request),
+        CommandKind::Asking | CommandKind::ReadOnly | CommandKind::ReadWrite | CommandKind::Unwatch => Ok(Reply::OK),
         CommandKind::Cluster => cluster::cluster(service, session, request).await,
         CommandKind::Scan => {
             let arguments = ScanArguments::parse(&request[1..])?;
@@ -135,7 +151,7 @@ fn describe(request: &[Bytes]) -> Executed {
             if !command.takes(arguments.len()) {
                 return Err(Refusal::new("ERR Invalid number of arguments specified for command"));
             }
-            let positions = key_positions(command, arguments.len());
+            let positions = keys_of(command, arguments)?;
             if positions.is_empty() {
                 return Err(Refusal::new("ERR The command has no key arguments"));
             }

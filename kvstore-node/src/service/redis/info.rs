@@ -2,7 +2,7 @@
 
 use super::refusal::{Executed, Refusal};
 use super::session::Session;
-use super::{LIMITS, RedisService};
+use super::state::{LIMITS, RedisService};
 use archon_resp::{KeyPattern, Reply, unknown_subcommand, wrong_arity};
 use bytes::Bytes;
 use std::fmt::Write as _;

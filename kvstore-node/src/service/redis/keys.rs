@@ -1,25 +1,26 @@
-//! Commands on keys. Each is one operation, or a read and a write on the condition that the key has not changed since,
+//! Commands on one key. Each is one operation, or a read and a write on the condition that the key has not changed since,
 //! repeated until it holds: as atomic as in Redis.
 
-use super::RedisService;
 use super::execute::integer;
 use super::refusal::{Executed, Refusal, cluster_down, refusal};
 use super::session::Session;
+use super::several;
+use super::state::RedisService;
 use super::values::{digest, digest_text, encoding, overwrite};
 use archon_host::Origin;
 use archon_resp::{
     Command, CommandKind, Comparison, Condition, Decimal, ExpireConditions, ExpiryUnit, GetExOptions, NOT_AN_INTEGER,
-    NewExpiry, Reply, SetOptions, key_positions, unknown_subcommand, wrong_arity,
+    NewExpiry, Reply, SetOptions, unknown_subcommand, wrong_arity,
 };
 use archon_types::limits::VALUE_BYTES_MAX;
 use archon_types::{Answer, ErrorKind, Expiry, Holds, Keys, Millis, Op, PartitionId, Revision, Stored, Table, slot_of};
 use bytes::Bytes;
 
 /// Most attempts of a write on a condition. Each failure means that another client has written the key.
-const ATTEMPTS_MAX: usize = 64;
+pub(super) const ATTEMPTS_MAX: usize = 64;
 
 /// A stored value, if the key is present.
-type Found = Option<Stored>;
+pub(super) type Found = Option<Stored>;
 
 /// Executes a command on keys.
 pub(super) async fn execute(
@@ -28,8 +29,11 @@ pub(super) async fn execute(
     command: &Command,
     request: &[Bytes],
 ) -> Executed {
-    let key = only_key(command, request)?;
-    let mut operations = Operations { service, session, key };
+    let keys = several::keys_of(command, request)?;
+    let mut operations = Operations { service, session, key: keys[0].clone() };
+    if several::takes(command.kind, keys.len()) {
+        return several::execute(&mut operations, command, request, keys).await;
+    }
     let now_ms = || unix_ms(service.kv.shared.wall.now());
     match command.kind {
         CommandKind::Get => Ok(value(operations.get().await?)),
@@ -101,37 +105,15 @@ pub(super) async fn execute(
     }
 }
 
-/// Returns the only key of a request. Several keys cannot be read or written as one entry.
-fn only_key(command: &Command, request: &[Bytes]) -> Result<Bytes, Refusal> {
-    if command.kind == CommandKind::MSet && request.len().is_multiple_of(2) {
-        return Err(wrong_arity(command.name).into());
-    }
-    let positions = key_positions(command, request.len());
-    let mut keys = positions.iter().map(|at| &request[*at]);
-    let Some(first) = keys.next() else { return Err(wrong_arity(command.name).into()) };
-    let slot = slot_of(first);
-    let mut others = keys.map(|key| slot_of(key)).peekable();
-    if others.peek().is_none() {
-        return Ok(first.clone());
-    }
-    if others.any(|other| other != slot) {
-        return Err(Refusal::new("CROSSSLOT Keys in request don't hash to the same slot"));
-    }
-    Err(Refusal::new(format!(
-        "ERR '{}' takes one key in this version, because several could not be handled as one: send a command for each key",
-        command.name
-    )))
-}
-
-/// Operations of one command on one key.
-struct Operations<'a> {
-    service: &'a RedisService,
-    session: &'a mut Session,
-    key: Bytes,
+/// Operations of one command on one key, or on several of its slot.
+pub(super) struct Operations<'a> {
+    pub(super) service: &'a RedisService,
+    pub(super) session: &'a mut Session,
+    pub(super) key: Bytes,
 }
 
 impl Operations<'_> {
-    async fn get(&mut self) -> Result<Found, Refusal> {
+    pub(super) async fn get(&mut self) -> Result<Found, Refusal> {
         match self.operate(Op::Get { key: self.key.clone() }).await? {
             Answer::Value(value) => Ok(value),
             other => Err(unexpected(&other)),
@@ -205,7 +187,7 @@ impl Operations<'_> {
 
     /// Writes the value again with what `change` makes of its expiry, and returns the value before. `change` returns `None`
     /// to leave it, which is also done with an absent key.
-    async fn rewrite(
+    pub(super) async fn rewrite(
         &mut self,
         change: impl Fn(&Stored) -> Result<Option<NewExpiry>, Refusal>,
     ) -> Result<(Found, bool), Refusal> {
@@ -312,15 +294,15 @@ impl Operations<'_> {
 
     /// Carries out one operation: here if this node leads the partition of the key; by its leader if that has no Redis
     /// listener; otherwise the client is redirected.
-    async fn operate(&mut self, op: Op) -> Result<Answer, Refusal> {
-        let (service, session) = (self.service, &mut *self.session);
-        let (kv, caller, is_write) = (&service.kv, &session.caller, !op.is_read());
-        let refuse = |detail| refusal(&detail, is_write);
+    pub(super) async fn operate(&mut self, op: Op) -> Result<Answer, Refusal> {
         op.check().map_err(|detail| refusal(&detail, false))?;
-        let table = service.table(session, &op).await?;
-        kv.check_right(caller, table.id, &op).map_err(|detail| refusal(&detail, false))?;
-        let index = archon_types::partition_of(slot_of(&self.key), service.partitions(&table)?);
-        let partition = PartitionId::new(table.id, index);
+        if let Some(workspace) = &mut self.session.transaction.workspace {
+            return workspace.operate(&op);
+        }
+        let partition = self.partition(&op).await?;
+        let (service, session) = (self.service, &mut *self.session);
+        let (kv, is_write) = (&service.kv, !op.is_read());
+        let refuse = |detail| refusal(&detail, is_write);
         for _ in 0..2 {
             let origin = match service.redirection(partition) {
                 Redirection::To(address) => return Err(moved(&self.key, &address)),
@@ -346,6 +328,23 @@ impl Operations<'_> {
             }
         }
         Err(cluster_down("the leadership of its partition is changing"))
+    }
+
+    /// Returns the partition of the key, if the caller has the right to this operation there.
+    async fn partition(&self, op: &Op) -> Result<PartitionId, Refusal> {
+        let (service, session) = (self.service, &*self.session);
+        let table = service.table(session, op).await?;
+        service.kv.check_right(&session.caller, table.id, op).map_err(|detail| refusal(&detail, false))?;
+        let index = archon_types::partition_of(slot_of(&self.key), service.partitions(&table)?);
+        Ok(PartitionId::new(table.id, index))
+    }
+
+    /// Redirects the client if another node carries out operations on the key.
+    pub(super) async fn check_place(&self, op: &Op) -> Result<(), Refusal> {
+        match self.service.redirection(self.partition(op).await?) {
+            Redirection::To(address) => Err(moved(&self.key, &address)),
+            Redirection::None | Redirection::Forward => Ok(()),
+        }
     }
 }
 
@@ -397,11 +396,11 @@ fn moved(key: &[u8], address: &str) -> Refusal {
     Refusal::new(format!("MOVED {} {}", slot_of(key), address.replace(['[', ']'], "")))
 }
 
-fn revision(found: &Found) -> Revision {
+pub(super) fn revision(found: &Found) -> Revision {
     found.as_ref().map_or(Revision::ZERO, |found| found.revision)
 }
 
-fn value(found: Found) -> Reply {
+pub(super) fn value(found: Found) -> Reply {
     found.map_or(Reply::Null, |found| Reply::Bulk(found.value))
 }
 
@@ -415,7 +414,7 @@ fn expiry_of(expiry: NewExpiry) -> Option<Expiry> {
     }
 }
 
-fn unix_ms(time: Millis) -> i64 {
+pub(super) fn unix_ms(time: Millis) -> i64 {
     i64::try_from(time.get()).unwrap_or(i64::MAX)
 }
 
@@ -434,7 +433,7 @@ fn expiry_reply(kind: CommandKind, found: Option<&Stored>, now_ms: i64) -> i64 {
     }
 }
 
-fn count(length: usize) -> i64 {
+pub(super) fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
@@ -452,7 +451,7 @@ fn part(value: &Bytes, begin: i64, end: i64) -> Bytes {
     }
 }
 
-fn contended() -> Refusal {
+pub(super) fn contended() -> Refusal {
     Refusal::new("TRYAGAIN other clients write this key at the same time; nothing was changed")
 }
 
@@ -468,21 +467,6 @@ pub(super) fn unexpected(answer: &Answer) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_resp::lookup;
-
-    fn key(text: &'static str) -> Result<Bytes, Refusal> {
-        let request: Vec<Bytes> = text.split(' ').map(|part| Bytes::from_static(part.as_bytes())).collect();
-        only_key(lookup(&request).unwrap(), &request)
-    }
-
-    #[test]
-    fn several_keys_are_refused_by_their_slots() {
-        assert_eq!(key("DEL a"), Ok(Bytes::from_static(b"a")));
-        assert_eq!(key("DEL a b"), Err(Refusal::new("CROSSSLOT Keys in request don't hash to the same slot")));
-        assert!(matches!(key("DEL {a}1 {a}2"), Err(Refusal::Error(text)) if text.contains("takes one key")));
-        assert!(matches!(key("MSET a 1 b"), Err(Refusal::Error(text)) if text.contains("wrong number")));
-        assert_eq!(key("MSET a 1"), Ok(Bytes::from_static(b"a")));
-    }
 
     #[test]
     fn ranges_are_those_of_redis() {

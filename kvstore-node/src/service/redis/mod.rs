@@ -10,76 +10,37 @@ mod info;
 mod keys;
 mod keyspace;
 mod pipeline;
+mod queue;
 mod refusal;
+mod script_cache;
+mod scripts;
 mod session;
+mod several;
+mod state;
+mod transaction;
 mod values;
+mod workspace;
 
-use super::kv::KvService;
-use crate::node::config::RedisConfig;
+pub(crate) use state::RedisService;
+
 use crate::server::acceptor::{Accepted, Acceptor};
-use archon_frames::{Incoming, PartialBudget, StreamKind};
+use archon_frames::{Incoming, StreamKind};
 use archon_proto::listen::detect_lost_peer;
-use archon_resp::Limits;
 use archon_security::connection_limit::{CallerKind, Entry};
-use archon_security::{Caller, Role, Stream, Transport, UnreadBudget};
+use archon_security::{Caller, Role, Stream, Transport};
 use archon_types::ErrorDetail;
-use archon_types::limits::VALUE_BYTES_MAX;
-use cursors::Cursors;
+use state::CALL;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-/// Most arguments of one request, with the name of the command.
-const ARGUMENTS_MAX: usize = 1_024;
-/// Bounds of one request: the largest value with its key, and some arguments.
-const LIMITS: Limits =
-    Limits { arguments_max: ARGUMENTS_MAX, bulk_bytes_max: VALUE_BYTES_MAX, request_bytes_max: 2 * VALUE_BYTES_MAX };
-/// Name of these connections in refusals.
-const CALL: &str = "use the Redis protocol";
 /// Longest time for the refusal of a connection to be sent.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The listener's service. Clones share everything.
-#[derive(Clone)]
-pub(crate) struct RedisService {
-    kv: KvService,
-    config: Arc<RedisConfig>,
-    /// Address of this listener for clients.
-    advertised: Arc<str>,
-    /// Number of the last connection.
-    connections: Arc<AtomicU64>,
-    /// Requests that have not arrived whole, of all connections.
-    partial: PartialBudget,
-    /// Replies that clients have not read.
-    unread: UnreadBudget,
-    started: Instant,
-    cursors: Arc<Cursors>,
-}
-
 impl RedisService {
-    pub(crate) fn new(
-        kv: KvService,
-        config: RedisConfig,
-        advertised: &str,
-        partial: PartialBudget,
-        unread: UnreadBudget,
-    ) -> Self {
-        Self {
-            kv,
-            config: Arc::new(config),
-            advertised: advertised.into(),
-            connections: Arc::default(),
-            partial,
-            unread,
-            started: Instant::now(),
-            cursors: Arc::default(),
-        }
-    }
-
     /// Accepts connections until the node stops. Each is served on one of `runtimes`, in turn.
     pub(crate) async fn serve(self, listener: TcpListener, runtimes: Vec<Handle>) {
         let shared = Arc::clone(&self.kv.shared);

@@ -1,5 +1,6 @@
 //! State of one connection.
 
+use super::queue::TransactionState;
 use crate::server::admit::Permit;
 use archon_resp::Version;
 use archon_security::Caller;
@@ -22,6 +23,8 @@ pub(super) struct Session {
     pub(super) written: Option<PartitionId>,
     /// Share of admission of the last operation, held until its reply is sent.
     pub(super) permit: Option<Permit>,
+    /// Its transaction.
+    pub(super) transaction: TransactionState,
     /// The connection is closed after the reply.
     pub(super) closes: bool,
     /// Replies that the client wants.
@@ -56,6 +59,7 @@ impl Session {
             library_version: String::new(),
             written: None,
             permit: None,
+            transaction: TransactionState::new(),
             closes: false,
             wanted: WantedReplies::All,
         }
@@ -66,9 +70,9 @@ impl Session {
         Self::new(self.caller.clone(), self.id, self.addresses, self.opened)
     }
 
-    /// Returns whether requests may be in progress beside others.
+    /// Returns whether requests may be in progress beside others: those of an open transaction are queued in their order.
     pub(super) fn allows_overlap(&self) -> bool {
-        self.wanted == WantedReplies::All
+        self.wanted == WantedReplies::All && !self.transaction.is_open()
     }
 
     /// Returns whether the reply to the present request is sent.
@@ -91,5 +95,6 @@ impl Session {
         self.version = Version::Resp2;
         self.name.clear();
         self.wanted = WantedReplies::All;
+        self.transaction = TransactionState::new();
     }
 }
