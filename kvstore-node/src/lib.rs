@@ -41,6 +41,7 @@ pub use node::memory::MEMORY_BYTES_MIN;
 pub use node::{Node, NodeError};
 pub use session::SessionError;
 
+use crate::session::space_wait::SpaceWait;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,16 +93,21 @@ pub async fn run(
 
 /// Starts a node, once there is space for it. Returns `None` if it has to stop before.
 async fn start(config: &NodeConfig, stop: &CancellationToken) -> Result<Option<Node>, NodeError> {
-    let mut waits = false;
+    let mut wait: Option<SpaceWait> = None;
     loop {
         match Node::start(config.clone()).await {
             Err(error) if error.is_disk_full() => {
-                if !std::mem::replace(&mut waits, true) {
+                if wait.is_none() {
                     let directory = config.data_dir.display();
                     tracing::error!(
                         %error, %directory,
                         "the disk is full (bytes, inodes or a quota): the node waits for space and starts by itself"
                     );
+                }
+                let report = wait.get_or_insert_with(|| SpaceWait::new(config)).report(config);
+                tokio::select! {
+                    () = stop.cancelled() => return Ok(None),
+                    () = report => {}
                 }
             }
             started => return started.map(Some),

@@ -151,4 +151,11 @@ impl Session for Service {
         self.shared.change(|script| script.leave(&member)).map_err(refuse)?;
         Ok(Response::new(v1::LeaveResponse {}))
     }
+
+    async fn wait_for_space(
+        &self,
+        _: Request<v1::WaitForSpaceRequest>,
+    ) -> Result<Response<v1::WaitForSpaceResponse>, Status> {
+        Err(Status::unimplemented("participants have no disk"))
+    }
 }

@@ -1,8 +1,9 @@
 //! Reported loads of nodes: for plans, progress and people, never for safety. Kept in the leader's memory.
 
 use archon_proto::convert::members::load::{Load as Said, PlacementLoad};
-use archon_types::{DiskFull, LogPin, MemberCertificate, NodeId, PlacementId};
+use archon_types::{DiskFull, LogPin, MemberCertificate, Millis, NodeId, PlacementId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// Maximum number of placements recorded per node; a heartbeat names only changed ones.
 const PLACEMENTS_PER_NODE_MAX: usize = 32_768;
@@ -38,15 +39,32 @@ struct Load {
     log_pin: Option<LogPin>,
 }
 
+/// Time after which a report of a node that waits for disk space counts no longer; it is repeated every few seconds.
+const WAIT_REPORTED: Duration = Duration::from_secs(15);
+
+/// A node that is not registered, because it waits for disk space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpaceWait {
+    /// The shortage.
+    pub(crate) lack: DiskFull,
+    /// Unix time at which the wait began.
+    pub(crate) began: Millis,
+    /// Time of the last report.
+    pub(crate) reported: Instant,
+}
+
 /// The loads of all nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
     nodes: BTreeMap<NodeId, Load>,
+    /// Nodes that wait for disk space before they register.
+    waits: BTreeMap<NodeId, SpaceWait>,
 }
 
 impl Loads {
     /// Records the load in a heartbeat. Returns true if its disk became full, or has space again.
     pub(crate) fn note(&mut self, node: NodeId, said: &Said) -> bool {
+        self.waits.remove(&node);
         let load = self.nodes.entry(node).or_default();
         let turned = load.disk_full.is_some() != said.disk_full.is_some();
         load.disk_full = said.disk_full;
@@ -64,6 +82,17 @@ impl Loads {
         load.copies =
             copies.map(|copy| (copy.placement, Copied { done: copy.bytes_done, total: copy.bytes_total })).collect();
         turned
+    }
+
+    /// Records that a node waits for disk space.
+    pub(crate) fn note_wait(&mut self, node: NodeId, wait: SpaceWait) {
+        self.waits.insert(node, wait);
+    }
+
+    /// Returns the nodes that wait for disk space, as reported a short time before `now`.
+    pub(crate) fn waits(&self, now: Instant) -> impl Iterator<Item = (NodeId, SpaceWait)> {
+        let is_recent = move |wait: &SpaceWait| now.saturating_duration_since(wait.reported) < WAIT_REPORTED;
+        self.waits.iter().filter(move |(_, wait)| is_recent(wait)).map(|(node, wait)| (*node, *wait))
     }
 
     /// Returns the nodes that refuse writes because their disks are full.
@@ -104,6 +133,7 @@ impl Loads {
     /// Forgets nodes.
     pub(crate) fn retain(&mut self, keep: impl Fn(NodeId) -> bool) {
         self.nodes.retain(|node, _| keep(*node));
+        self.waits.retain(|node, _| keep(*node));
     }
 
     /// Returns the bytes that a node stores, if reported.

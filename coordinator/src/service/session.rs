@@ -1,22 +1,24 @@
 //! Members' sessions: register, report, poll for duties, leave. Heartbeats come on streams (`beats/`).
 
 use super::{Context, budget, check_member, check_own, only, refuse, role_of};
-use crate::clock::boot_now;
+use crate::clock::{boot_now, wall_now};
 use crate::leader::confirm::Confirmations;
+use crate::leader::load::SpaceWait;
 use crate::leader::session::Session;
 use archon_coordinator_core::term::{Polled, Reported, polled};
 use archon_coordinator_core::{
     Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm,
 };
-use archon_proto::convert::ids::node_sender;
+use archon_proto::convert::ids::{node_sender, storage_id};
 use archon_proto::convert::members::duties::{Duties, DutiesAsked};
 use archon_proto::convert::members::report::{Outcomes, Reports};
 use archon_proto::convert::members::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
 use archon_proto::convert::members::session::{Member, Registered, Registration};
+use archon_proto::convert::required;
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
-use archon_security::{BeatKey, Caller};
-use archon_types::{ErrorDetail, ErrorKind, Report, own_denial};
+use archon_security::{BeatKey, Caller, Role};
+use archon_types::{DiskFull, ErrorDetail, ErrorKind, Millis, Report, own_denial};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
@@ -33,6 +35,9 @@ const COMMANDS_MAX: usize = 512;
 const REPORT: &str = "/archon.v1.Session/Report";
 /// Name of registrations in refusals.
 const REGISTER: &str = "/archon.v1.Session/Register";
+
+/// Name of reports of a wait for disk space in refusals.
+const WAIT: &str = "/archon.v1.Session/WaitForSpace";
 
 /// The service.
 pub(crate) struct Sessions {
@@ -299,6 +304,32 @@ impl Sessions {
     }
 }
 
+impl Sessions {
+    /// Notes for people that a node waits for disk space, in the memory of the leader alone.
+    async fn note_wait(
+        &self,
+        caller: &Caller,
+        request: v1::WaitForSpaceRequest,
+        within: Duration,
+    ) -> Result<(), ErrorDetail> {
+        caller.check_name(WAIT, Role::Node, &request.name)?;
+        let storage = storage_id(&request.storage_id, "WaitForSpaceRequest.storage_id")?;
+        let lack: DiskFull = required(request.disk_full, "WaitForSpaceRequest.disk_full")?.into();
+        let session = self.context.leader(within).await?;
+        let waiting = session.quorum().replicated().read(|state| {
+            check_member(request.cluster.as_ref(), state)?;
+            let row = state.node_by_storage(storage).filter(|row| row.node.name == request.name);
+            Ok::<_, ErrorDetail>(row.map(|row| row.node.id))
+        })?;
+        // Another directory of that name may be registered by now.
+        if let Some(node) = waiting {
+            let began = Millis::new(wall_now().get().saturating_sub(request.waited_ms));
+            session.loads().lock().note_wait(node, SpaceWait { lack, began, reported: Instant::now() });
+        }
+        Ok(())
+    }
+}
+
 /// Refuses nodes, because duties are pushed to them.
 fn participant_only(row: &NodeRow) -> Result<(), ErrorDetail> {
     if row.participant.is_some() {
@@ -335,5 +366,14 @@ impl SessionService for Sessions {
         let (caller, within) = (Caller::of(&request), budget(request.metadata()));
         self.leave_node(&caller, request.into_inner(), within).await.map_err(refuse)?;
         Ok(Response::new(v1::LeaveResponse {}))
+    }
+
+    async fn wait_for_space(
+        &self,
+        request: Request<v1::WaitForSpaceRequest>,
+    ) -> Result<Response<v1::WaitForSpaceResponse>, Status> {
+        let (caller, within) = (Caller::of(&request), budget(request.metadata()));
+        self.note_wait(&caller, request.into_inner(), within).await.map_err(refuse)?;
+        Ok(Response::new(v1::WaitForSpaceResponse {}))
     }
 }

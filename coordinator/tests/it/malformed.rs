@@ -54,6 +54,7 @@ const WRITES: &[&str] = &[
     "Session/Register",
     "Session/Report",
     "Session/Leave",
+    "Session/WaitForSpace",
     "Admin/SetNode",
     "Admin/AlterNode",
     "Admin/CreateTable",

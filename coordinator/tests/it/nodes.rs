@@ -8,6 +8,7 @@ use archon_proto::v1;
 use archon_testkit::wait_for_async;
 use archon_types::{ErrorKind, ReasonCode};
 use prost::Message as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_node_is_failed_and_returns() {
@@ -226,5 +227,57 @@ async fn pinned_log_is_reported_with_node_and_partition() {
     assert!(reason.message.contains("copy 77, which no partition names"), "{reason:?}");
     athens.heartbeat_saying(&leader, Some(v1::NodeLoad::default())).await.unwrap();
     assert_eq!(found(status(&leader).await.unwrap().reasons), None);
+    quorum.stop_all().await;
+}
+
+/// It was shown as failed, and only the log on its machine named the cause.
+#[tokio::test(flavor = "multi_thread")]
+async fn node_that_waits_for_disk_space_is_named_and_stays_failed() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    let report = |node: &FakeNode| v1::WaitForSpaceRequest {
+        cluster: node.cluster.clone(),
+        name: "athens".to_owned(),
+        storage_id: node.storage.clone(),
+        disk_full: Some(v1::DiskFull { free_bytes: 3 << 20, needed_bytes: 48 << 20, limit: 0 }),
+        waited_ms: 60_000,
+    };
+    let send = async |request| {
+        let mut session = v1::session_client::SessionClient::new(common::channel(&leader));
+        session.wait_for_space(request).await.map(|_| ()).map_err(|status| detail_of(&status))
+    };
+    let failed = async || {
+        let found = status(&leader).await.map_err(|error| error.to_string())?;
+        let reason = found.reasons.iter().find(|reason| reason.code == ReasonCode::NodeFailed).cloned();
+        reason.ok_or_else(|| format!("{found:?}"))
+    };
+    // A report of a node that still counts as alive is not shown.
+    send(report(&nodes[0])).await.unwrap();
+    wait_for_async("the node to be failed", SOON, &failed).await;
+    send(report(&nodes[0])).await.unwrap();
+    let reason = failed().await.unwrap();
+    assert!(reason.message.starts_with("athens at ") && reason.message.contains("waits for disk space"), "{reason:?}");
+    assert!(reason.message.contains("3 MiB are free, 48 MiB are needed"), "{reason:?}");
+    assert!(reason.remedy.as_deref() == Some("free disk space on athens; it then starts by itself"), "{reason:?}");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let waited_ms = now - u128::from(reason.began_at_ms.unwrap());
+    assert!((60_000..120_000).contains(&waited_ms), "the wait began a minute ago: {reason:?}");
+    // It is no sign of life: the old incarnation stays fenced, nothing is led, and the copies are where they were.
+    assert_eq!(kind(nodes[0].heartbeat(&leader).await), ErrorKind::StaleIncarnation);
+    let found = status(&leader).await.unwrap();
+    assert_eq!((found.nodes_failed, found.partitions_online), (1, 0), "{found:?}");
+    // Reports of another directory are ignored, and those of another cluster refused.
+    let stranger = FakeNode::new("athens").await;
+    send(v1::WaitForSpaceRequest { cluster: nodes[0].cluster.clone(), ..report(&stranger) }).await.unwrap();
+    let wrong =
+        v1::WaitForSpaceRequest { cluster: Some(v1::ClusterRef { cluster_id: request_id() }), ..report(&nodes[0]) };
+    assert_eq!(send(wrong).await.unwrap_err().kind, ErrorKind::WrongCluster);
+    // Once it registers, the report is forgotten.
+    nodes[0].boot = request_id();
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
     quorum.stop_all().await;
 }

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Reserved space, enough for everything that the engine may have accepted and not yet written.
-const RESERVE_BYTES: u64 = 32 * 1024 * 1024;
+pub(crate) const RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 const RESERVE_FILE: &str = "archon-reserve";
 /// Written and removed to find limits that the system does not report.
 const PROBE_FILE: &str = "archon-probe";

@@ -15,7 +15,7 @@ mod opening_tests;
 #[cfg(test)]
 mod particular;
 
-pub(crate) use self::disk_space::{disk_bytes, disk_full, is_full};
+pub(crate) use self::disk_space::{RESERVE_BYTES, disk_bytes, disk_full, is_full};
 pub use self::fjall::FjallEngine;
 pub use self::kind::{EngineKind, UnknownEngine};
 pub(crate) use self::open::note_clean_end;

@@ -9,6 +9,7 @@ mod protocol;
 mod relays;
 pub(crate) mod remembered;
 pub(crate) mod reports;
+pub(crate) mod space_wait;
 
 use self::relays::{PassedOn, Relays};
 use crate::node::grants::Grants;

@@ -59,7 +59,13 @@ const CALLS: &[(&str, Methods)] = &[
     ("archon.v1.Replication", &[("Copy", NODES, ""), ("Yield", NODES, "")]),
     (
         "archon.v1.Session",
-        &[("Register", MEMBERS, ""), ("Report", MEMBERS, ""), ("Duties", MEMBERS, ""), ("Leave", MEMBERS, "")],
+        &[
+            ("Register", MEMBERS, ""),
+            ("Report", MEMBERS, ""),
+            ("Duties", MEMBERS, ""),
+            ("Leave", MEMBERS, ""),
+            ("WaitForSpace", NODES, ""),
+        ],
     ),
     ("archon.v1.Stats", &[("Read", READERS, "top")]),
     ("archon.v1.Table", &[("GetTable", ALL, "")]),

@@ -1,6 +1,7 @@
 //! Reasons for the states of partitions and nodes, by code and subject.
 
 use super::subjects;
+use crate::leader::load::SpaceWait;
 use crate::service::findings::disks::Disks;
 use crate::service::findings::reason::{at, reason, reason_now};
 use crate::service::findings::words::because;
@@ -34,12 +35,17 @@ pub(in crate::service) fn reasons(
             return reasons;
         }
         let drained = node.goal == NodeGoal::Drain && state.partitions.count_on(node.id) == 0;
-        let (message, remedy) = match drained {
-            true => (
+        let wait = disks.waits.iter().find(|(waiting, _)| *waiting == node.id).map(|(_, wait)| wait);
+        let (message, remedy) = match (wait, drained) {
+            (Some(SpaceWait { lack, .. }), _) => (
+                format!("{} at {} waits for disk space before it starts: {lack}", node.name, node.address),
+                format!("{} {}; it then starts by itself", space_freed(lack.limit), node.name),
+            ),
+            (None, true) => (
                 format!("{} was drained and has stopped", node.name),
                 format!("remove it: `archon node remove {}`", node.name),
             ),
-            false => (
+            (None, false) => (
                 match row.stopped {
                     true => format!("{} at {} has stopped", node.name, node.address),
                     false => format!("{} at {} was silent for the failure time-out", node.name, node.address),
@@ -55,7 +61,8 @@ pub(in crate::service) fn reasons(
             None => (ReasonCode::NodeFailed, message),
         };
         let failed = reason_now(code, subjects::node(state, node.id), message, remedy);
-        reasons.push(Reason { began_at_ms: at(node.since), ..failed });
+        let began = wait.map_or(node.since, |wait| wait.began);
+        reasons.push(Reason { began_at_ms: at(began), ..failed });
     }
     let unreached = remembered.unreached().map(|(node, view)| unreached(state, node, view));
     reasons.extend(unreached.take(most - reasons.len()));
@@ -164,16 +171,21 @@ fn condemned(state: &ClusterState) -> Option<Reason> {
     (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
 }
 
+/// Returns how space is made on the disk of a node, up to its name.
+const fn space_freed(limit: DiskLimit) -> &'static str {
+    match limit {
+        DiskLimit::Bytes => "free disk space on",
+        DiskLimit::Inodes => "remove files (there are too many) on the disk of",
+        DiskLimit::Quota => "raise the quota of the user or directory of",
+    }
+}
+
 /// Reports an alive node that refuses writes because its disk is full: the partitions it leads are read-only.
 pub(in crate::service) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
     let message = format!("{name} refuses writes (`ReadOnly`), because its disk is full: {lack}");
-    let free = match lack.limit {
-        DiskLimit::Bytes => "free disk space on",
-        DiskLimit::Inodes => "remove files (there are too many) on the disk of",
-        DiskLimit::Quota => "raise the quota of the user or directory of",
-    };
+    let free = space_freed(lack.limit);
     let remedy = format!("{free} {name}; writes then resume automatically; reads still work");
     Some(reason_now(ReasonCode::DiskFull, subjects::node(state, node), message, remedy))
 }

@@ -7,7 +7,7 @@ pub mod stream;
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, end_stream, sort};
 use archon_kvstore_node::{Node, NodeConfig};
-use archon_proto::convert::error::detail_of;
+use archon_proto::convert::error::{detail_of, status_of};
 use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
 use archon_proto::convert::members::control::{Push, Pushed};
 use archon_proto::convert::members::load::PlacementLoad;
@@ -17,6 +17,7 @@ use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
+use archon_proto::v1::table_server::{self, TableServer};
 use archon_security::connection_limit::ConnectionLimit;
 use archon_telemetry::flat;
 use archon_testkit::wait_for_state;
@@ -71,6 +72,8 @@ pub struct State {
     pub registrations: u64,
     /// Protocol version of the cluster, if it is not the first one.
     pub protocol: Option<u32>,
+    /// Names of the tables that exist according to this coordinator, besides those that it pushes.
+    pub tables: Vec<String>,
     /// Last reported load of each placement.
     pub loads: BTreeMap<PlacementId, PlacementLoad>,
     /// Keys that pushes to each incarnation of a node must carry.
@@ -102,12 +105,13 @@ impl Fake {
         let incoming = Incoming::new(listener, ConnectionLimit::new(1_024), archon_security::Transport::default());
         let (grpc, accepted) = tokio::sync::mpsc::channel(64);
         let service = SessionServer::new(played.clone());
+        let table = TableServer::new(played.clone());
         let streams = move |_, kind, reader, writer| played.clone().stream(kind, reader, writer);
         let (budget, tasks) = (PartialBudget::new(1 << 24), TaskTracker::new());
         tokio::spawn(sort(incoming, grpc, budget, tasks, stop.clone(), |_| {}, streams));
         let serving = stop.clone().cancelled_owned();
         tokio::spawn(async move {
-            let server = tonic::transport::Server::builder().add_service(service);
+            let server = tonic::transport::Server::builder().add_service(service).add_service(table);
             let incoming = tokio_stream::wrappers::ReceiverStream::new(accepted);
             server.serve_with_incoming_shutdown(incoming, serving).await.unwrap();
         });
@@ -278,6 +282,20 @@ impl Fake {
     }
 }
 
+#[tonic::async_trait]
+impl table_server::Table for Played {
+    async fn get_table(&self, request: Request<v1::GetTableRequest>) -> Result<Response<v1::GetTableResponse>, Status> {
+        let state = self.state.lock();
+        if state.grants_stopped {
+            return Err(status_of(&ErrorDetail::new(ErrorKind::NoQuorum, "as the test wants it")));
+        }
+        if !state.tables.contains(&request.get_ref().table) {
+            return Err(status_of(&ErrorDetail::new(ErrorKind::NotFound, "as the test wants it")));
+        }
+        Ok(Response::new(v1::GetTableResponse { cluster: Some(self.cluster.into()), ..Default::default() }))
+    }
+}
+
 impl Played {
     /// Answers heartbeats until their stream ends.
     async fn stream(self, kind: StreamKind, mut reader: FrameReader, mut writer: FrameWriter) {
@@ -376,6 +394,13 @@ impl Session for Played {
         let member = Member::try_from(request.into_inner())?;
         self.state.lock().left.push(member.node);
         Ok(Response::new(v1::LeaveResponse {}))
+    }
+
+    async fn wait_for_space(
+        &self,
+        _: Request<v1::WaitForSpaceRequest>,
+    ) -> Result<Response<v1::WaitForSpaceResponse>, Status> {
+        Ok(Response::new(v1::WaitForSpaceResponse {}))
     }
 }
 
