@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admin;
+mod created;
 mod dropped;
 mod elsewhere;
 mod exchange;

@@ -1,9 +1,10 @@
 //! The partition table, from any coordinator: a cache for clients, so it is served from the applied state, also without
-//! a leader. The owner checks every request that is based on it.
+//! a leader. The owner checks every request that is based on it. Only a leader confirmed by a quorum answers that a table
+//! does not exist or may not be read: the state of every other coordinator may lack what was just created or granted.
 
 use super::{Context, check_named, refuse};
-use crate::raft::TableVersions;
-use archon_coordinator_core::{table_piece, table_ready};
+use crate::raft::{Quorum, TableVersions};
+use archon_coordinator_core::{ClusterState, table_piece, table_ready};
 use archon_proto::convert::ids::key_bytes;
 use archon_proto::v1;
 use archon_proto::v1::table_server::Table;
@@ -17,6 +18,22 @@ use tonic::{Request, Response, Status};
 const CALL: &str = "/archon.v1.Table/GetTable";
 /// Maximum wait of a poll.
 const WAIT_MAX_MS: u32 = 30_000;
+/// Maximum wait for the quorum round that confirms a negative answer.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(1);
+
+/// Reason why the applied state gives no table.
+enum NoTable {
+    /// This answer, valid from every coordinator.
+    Answer(ErrorDetail),
+    /// The table or the right to it is missing in this state, which may be old.
+    Unconfirmed,
+}
+
+impl From<ErrorDetail> for NoTable {
+    fn from(detail: ErrorDetail) -> Self {
+        Self::Answer(detail)
+    }
+}
 
 /// Changes for which a long poll waits.
 enum Changes {
@@ -77,7 +94,7 @@ impl Tables {
         let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
         let replicated = quorum.replicated();
         loop {
-            if replicated.read(archon_coordinator_core::ClusterState::stands_by) {
+            if replicated.read(ClusterState::stands_by) {
                 // Clients would mistake rows of this generation for newer ones than those of the coordinators that
                 // work.
                 return Err(quorum.not_leading());
@@ -89,7 +106,11 @@ impl Tables {
                 None => Changes::Any(replicated.applied()),
             };
             let before = changes.versions();
-            let found = self.look(&request, since, caller);
+            let found = match self.look(&request, since, caller, false) {
+                Err(NoTable::Unconfirmed) => self.look_confirmed(quorum, &request, since, caller).await,
+                Err(NoTable::Answer(detail)) => Err(detail),
+                Ok(answer) => Ok(answer),
+            };
             let settled = match &found {
                 // A client that has the first pieces needs the others at once.
                 Ok(_) if request.from > 0 => true,
@@ -107,57 +128,92 @@ impl Tables {
         }
     }
 
+    /// Looks again once a quorum has confirmed that this coordinator leads: its state then holds every change that was
+    /// answered before this call.
+    async fn look_confirmed(
+        &self,
+        quorum: &Quorum,
+        request: &v1::GetTableRequest,
+        since: Version,
+        caller: &Caller,
+    ) -> Result<v1::GetTableResponse, ErrorDetail> {
+        if quorum.leading_term().is_none() {
+            return Err(quorum.not_leading());
+        }
+        quorum.confirm(CONFIRM_WITHIN).await?;
+        self.look(request, since, caller, true).map_err(|none| match none {
+            NoTable::Answer(detail) => detail,
+            NoTable::Unconfirmed => quorum.not_leading(),
+        })
+    }
+
+    /// Answers from the applied state; negatively only if it is `confirmed` to be the newest one, or new enough.
     fn look(
         &self,
         request: &v1::GetTableRequest,
         since: Version,
         caller: &Caller,
-    ) -> Result<v1::GetTableResponse, ErrorDetail> {
+        confirmed: bool,
+    ) -> Result<v1::GetTableResponse, NoTable> {
         let quorum = self.context.quorum()?;
-        quorum.replicated().read(|state| {
-            if !state.is_bootstrapped() {
-                return Err(quorum.not_leading());
-            }
-            check_named(request.cluster.as_ref(), state)?;
-            let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
-            let table = state.table_by_name(name).map(|table| table.id);
-            let check_right = |table: Option<TableId>| {
-                let has = caller.client().and_then(|client| match table {
-                    Some(table) => state.access.right(client, table),
-                    // A client that may not read every table does not learn which exist.
-                    None => state.access.right_to_every_table(client),
-                });
-                if caller.client().is_some() && has.is_none() && quorum.leading_term().is_none() {
-                    // The right may have just been granted.
-                    return Err(quorum.not_leading());
-                }
-                caller.check_right(has, Right::Read, name, CALL)
-            };
-            if table.is_none() && since == Version::ZERO {
-                check_right(None)?;
-            }
-            // A client that holds an older version of the table learns by this error that it was dropped.
-            let table = table.ok_or_else(|| {
-                ErrorDetail::new(ErrorKind::NotFound, format!("table {name:?} does not exist"))
-                    .with_table_version(state.table_version())
-            })?;
-            if !state.is_lease(table) {
-                // Boundaries of ranges reveal rows. Owners of leases are public.
-                caller.check_routes(name, CALL)?;
-                check_right(Some(table))?;
-            }
-            if !request.unassigned {
-                table_ready(state, table)?;
-            }
-            let piece = table_piece(state, table, since, request.from);
-            Ok(v1::GetTableResponse {
-                cluster: Some(state.cluster.into()),
-                delta: piece.map(Into::into),
-                coordinators: quorum.coordinators(),
-                generation_key: key_bytes(state.generation_key(state.generation)),
-            })
-        })
+        quorum.replicated().read(|state| table_in(state, quorum, request, since, caller, confirmed))
     }
+}
+
+/// Returns the table as of this state.
+fn table_in(
+    state: &ClusterState,
+    quorum: &Quorum,
+    request: &v1::GetTableRequest,
+    since: Version,
+    caller: &Caller,
+    confirmed: bool,
+) -> Result<v1::GetTableResponse, NoTable> {
+    if !state.is_bootstrapped() {
+        return Err(quorum.not_leading().into());
+    }
+    check_named(request.cluster.as_ref(), state)?;
+    let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
+    let table = state.table_by_name(name).map(|table| table.id);
+    let check_right = |table: Option<TableId>| {
+        let has = caller.client().and_then(|client| match table {
+            Some(table) => state.access.right(client, table),
+            // A client that may not read every table does not learn which exist.
+            None => state.access.right_to_every_table(client),
+        });
+        if caller.client().is_some() && has < Some(Right::Read) && !confirmed {
+            return Err(NoTable::Unconfirmed);
+        }
+        caller.check_right(has, Right::Read, name, CALL).map_err(NoTable::from)
+    };
+    if table.is_none() && since == Version::ZERO {
+        check_right(None)?;
+    }
+    // A client that holds an older version of the table learns by this error that it was dropped: it existed at that
+    // version, so any later state without it is proof.
+    let dropped = since > Version::ZERO && since <= state.table_version();
+    let Some(table) = table else {
+        if !confirmed && !dropped {
+            return Err(NoTable::Unconfirmed);
+        }
+        let missing = ErrorDetail::new(ErrorKind::NotFound, format!("table {name:?} does not exist"));
+        return Err(missing.with_table_version(state.table_version()).into());
+    };
+    if !state.is_lease(table) {
+        // Boundaries of ranges reveal rows. Owners of leases are public.
+        caller.check_routes(name, CALL)?;
+        check_right(Some(table))?;
+    }
+    if !request.unassigned {
+        table_ready(state, table)?;
+    }
+    let piece = table_piece(state, table, since, request.from);
+    Ok(v1::GetTableResponse {
+        cluster: Some(state.cluster.into()),
+        delta: piece.map(Into::into),
+        coordinators: quorum.coordinators(),
+        generation_key: key_bytes(state.generation_key(state.generation)),
+    })
 }
 
 #[tonic::async_trait]

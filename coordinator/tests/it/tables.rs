@@ -271,3 +271,45 @@ async fn simultaneous_split_reports_need_no_repetition() {
     }
     quorum.stop_all().await;
 }
+
+/// A follower that had not applied a creation denied the table to its creator, while the leader still placed the partitions.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_leader_denies_a_table() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let of = async |address: &str, since: u64| {
+        let request = v1::GetTableRequest { table: "orders".to_owned(), since, ..v1::GetTableRequest::default() };
+        let answer = v1::table_client::TableClient::new(common::channel(address)).get_table(request).await;
+        answer.map(|_| ()).map_err(|status| detail_of(&status))
+    };
+    let mut followers = quorum.peers.clone();
+    let address = followers.remove(&leader).unwrap();
+    let denied = of(&address, 0).await.unwrap_err();
+    assert_eq!(denied.kind, ErrorKind::NotFound, "{denied}");
+    assert!(denied.message.contains("table \"orders\" does not exist"), "{denied}");
+    for follower in followers.values() {
+        // Also to a caller that names a version which this state may not have reached.
+        for since in [0, u64::MAX] {
+            let refused = wait_for_async("a follower that knows the leader", SOON, || async {
+                let refused = of(follower, since).await.unwrap_err();
+                if refused.kind == ErrorKind::NoQuorum { Err(refused) } else { Ok(refused) }
+            })
+            .await;
+            assert_eq!(refused.kind, ErrorKind::NotCoordinatorLeader, "{refused}");
+            assert_eq!(refused.leader.as_deref(), Some(address.as_str()));
+        }
+        // A table that existed at this version has been dropped: any later state proves that.
+        wait_for_async("a follower that has begun", SOON, || async {
+            let dropped = of(follower, 1).await.unwrap_err();
+            if dropped.kind == ErrorKind::NotFound { Ok(()) } else { Err(dropped) }
+        })
+        .await;
+    }
+    // A leader that no majority confirms does not deny it either.
+    for follower in followers.keys() {
+        assert!(quorum.running.remove(follower).unwrap().shutdown().await.is_none());
+    }
+    let refused = of(&address, 0).await.unwrap_err();
+    assert!(refused.kind.is_retryable(), "{refused}");
+    quorum.stop_all().await;
+}

@@ -6,6 +6,7 @@ use crate::node::grants::Grants;
 use crate::node::memory::MemoryParts;
 use crate::server::access::ClientAccess;
 use crate::server::admit::NodeAdmission;
+use crate::server::table_lookup::TableLookup;
 use crate::session::doors::DoorKeeper;
 use crate::session::remembered::Remembered;
 use crate::session::reports::ReportQueue;
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     /// Pace of copies from and to this node.
     copy_pace: CopyPace,
     pub(crate) tables: Tables,
+    /// Questions to the coordinators about tables that are not in `tables`.
+    pub(crate) lookup: TableLookup,
     /// Client permissions.
     pub(crate) access: ClientAccess,
     pub(crate) reports: ReportQueue,
@@ -120,6 +123,7 @@ impl Shared {
         let coordinators = remembered.first_asked(&config.coordinators);
         Self {
             tables: Tables::new(coordinators, remembered.told),
+            lookup: TableLookup::new(config.coordinators.clone(), config.transport.clone()),
             slow: SlowOperations::new(config.slow_operation),
             access: ClientAccess::default(),
             config,

@@ -4,7 +4,7 @@ use crate::node::shared::Shared;
 use archon_security::Caller;
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Table, Version};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Longest wait for a table unknown to this node: pushes bring a new one within milliseconds.
 const CREATED_WITHIN: Duration = Duration::from_secs(1);
@@ -15,7 +15,8 @@ impl Shared {
     ///
     /// # Errors
     /// `Refused` for a client without `right` to every table, as for a table that it has no right to; `NotFound` if
-    /// there is no such table; `Unavailable` while this node cannot know that, as no coordinator keeps it up to date.
+    /// there is no such table according to the coordinators; `Unavailable` if they do not answer, or the table is not
+    /// known here yet.
     pub(crate) async fn find_table(
         &self,
         name: &str,
@@ -30,12 +31,10 @@ impl Shared {
         }
         let name = if name.is_empty() { DEFAULT_TABLE } else { name };
         self.access.of(caller, call).check_unknown(name, right)?;
-        if let Some(dropped) = self.tables.dropped_name(name) {
-            return Err(dropped);
-        }
         if !self.knows_tables() {
             return Err(self.unknown_table(name));
         }
+        let until = Instant::now() + CREATED_WITHIN;
         let created = async {
             while changes.changed().await.is_ok() {
                 if let Some(table) = self.tables.table(name) {
@@ -44,22 +43,37 @@ impl Shared {
             }
             None
         };
-        timeout(CREATED_WITHIN, created).await.ok().flatten().ok_or_else(|| self.unknown_table(name))
+        let exists = timeout(CREATED_WITHIN, self.lookup.exists(name, self.tables.coordinators(), CREATED_WITHIN));
+        tokio::pin!(created);
+        let why = tokio::select! {
+            table = &mut created => return table.ok_or_else(|| self.unknown_table(name)),
+            exists = exists => match exists {
+                Ok(Ok(false)) => return Err(self.unknown_table(name)),
+                Ok(Ok(true)) => match timeout_at(until, created).await {
+                    Ok(Some(table)) => return Ok(table),
+                    _ => "has not received it yet".to_owned(),
+                },
+                Ok(Err(detail)) => format!("cannot ask whether it exists: {}", detail.message),
+                Err(_) => "cannot ask whether it exists: no coordinator answered in time".to_owned(),
+            },
+        };
+        let why = format!("node {} knows no table {name:?}, and {why}", self.config.name);
+        Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))
     }
 
     /// Returns the error of a call about a table that is not known here.
     pub(crate) fn unknown_table(&self, name: &str) -> ErrorDetail {
-        if let Some(dropped) = self.tables.dropped_name(name) {
-            return dropped;
-        }
         let node = &self.config.name;
-        if self.knows_tables() {
-            let why = format!("node {node} knows no table {name:?}; `archon table list` says which there are");
-            return ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(self.tables.complete());
+        if !self.knows_tables() {
+            let why = format!(
+                "node {node} knows no table {name:?}, and no coordinator keeps it up to date; ask another node"
+            );
+            return ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100);
         }
-        let why =
-            format!("node {node} knows no table {name:?}, and no coordinator keeps it up to date; ask another node");
-        ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
+        self.tables.dropped_name(name).unwrap_or_else(|| {
+            let why = format!("node {node} knows no table {name:?}; `archon table list` says which there are");
+            ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(self.tables.complete())
+        })
     }
 
     /// Returns whether every table that has existed for a moment is known here: the node was sent all of them, and

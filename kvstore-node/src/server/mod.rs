@@ -9,6 +9,7 @@ mod find_table;
 pub(crate) mod health;
 pub(crate) mod ping;
 pub(crate) mod readiness;
+pub(crate) mod table_lookup;
 
 use crate::engine::Engine;
 use crate::node::config::RedisConfig;

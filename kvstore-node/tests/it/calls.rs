@@ -5,9 +5,11 @@ use archon_kv::DedupLimits;
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::{METADATA_KEY, detail_of};
 use archon_proto::v1;
+use archon_testkit::wait_for_async;
 use archon_types::{ErrorDetail, ErrorKind, ReplicaState, limits};
 use bytes::Bytes;
 use prost::Message as _;
+use std::time::Duration;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -239,5 +241,31 @@ async fn missing_table_is_not_found() {
     assert_eq!(detail_of(&kv.client.scan(scan).await.unwrap_err()).kind, ErrorKind::NotFound);
     let batch = v1::BatchRequest { cluster, table, ops: Vec::new() };
     assert_eq!(detail_of(&kv.client.batch(batch).await.unwrap_err()).kind, ErrorKind::NotFound);
+    node.stop().await.unwrap();
+}
+
+/// The coordinators have created the table, and this node has not received it: it may not deny it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn table_that_was_not_pushed_yet_is_not_denied() {
+    let (mut kv, node, (fake, _directory)) = serving().await;
+    kv.put_when_served("k", "v").await;
+    fake.state.lock().tables.push("orders".to_owned());
+    let get = v1::GetRequest { cluster: Some(kv.cluster.into()), table: "orders".to_owned(), key: "k".into() };
+    let unknown = detail_of(&kv.client.get(get.clone()).await.unwrap_err());
+    assert_eq!(unknown.kind, ErrorKind::Unavailable, "{unknown}");
+    assert!(unknown.message.contains("has not received it yet") && unknown.retry_after_ms.is_some(), "{unknown}");
+    // Without an answer of the coordinators it is not denied either.
+    fake.state.lock().grants_stopped = true;
+    let unknown = detail_of(&kv.client.get(get.clone()).await.unwrap_err());
+    assert_eq!(unknown.kind, ErrorKind::Unavailable, "{unknown}");
+    {
+        let mut state = fake.state.lock();
+        (state.grants_stopped, state.tables) = (false, Vec::new());
+    }
+    wait_for_async("the node to hold a lease again", Duration::from_secs(60), async || {
+        let denied = detail_of(&kv.client.clone().get(get.clone()).await.unwrap_err());
+        if denied.kind == ErrorKind::NotFound { Ok(()) } else { Err(denied) }
+    })
+    .await;
     node.stop().await.unwrap();
 }

@@ -151,7 +151,7 @@ impl Coordinators {
         }
     }
 
-    /// Calls the leading coordinator: follows hints, and tries the others if one does not answer, within `deadline`.
+    /// Calls the session service of the leading coordinator, as [`Coordinators::call_service`] does.
     ///
     /// # Errors
     /// The last refusal.
@@ -160,6 +160,22 @@ impl Coordinators {
         deadline: Duration,
         message: Q,
         call: impl AsyncFn(SessionClient<Channel>, Request<Q>) -> Result<Response<R>, Status>,
+    ) -> Result<R, ErrorDetail> {
+        let client = |channel| SessionClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        self.call_service(deadline, message, client, call).await
+    }
+
+    /// Calls the leading coordinator by a `client` of its channel: follows hints, and tries the others if one does not
+    /// answer, within `deadline`.
+    ///
+    /// # Errors
+    /// The last refusal.
+    pub async fn call_service<C, Q: Clone, R>(
+        &self,
+        deadline: Duration,
+        message: Q,
+        client: impl Fn(Channel) -> C,
+        call: impl AsyncFn(C, Request<Q>) -> Result<Response<R>, Status>,
     ) -> Result<R, ErrorDetail> {
         let until = Instant::now() + deadline;
         let mut queue = self.order();
@@ -183,10 +199,9 @@ impl Coordinators {
                     continue;
                 }
             };
-            let client = SessionClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
             let mut request = Request::new(message.clone());
             request.set_timeout(timeout);
-            let detail = match tokio::time::timeout(timeout, call(client, request)).await {
+            let detail = match tokio::time::timeout(timeout, call(client(channel), request)).await {
                 Ok(Ok(response)) => {
                     self.leads(&address);
                     return Ok(response.into_inner());

@@ -103,17 +103,32 @@ pub(super) async fn fetch_any(
                     tried.push(leader.clone());
                     waiting.push_front(leader.clone());
                 }
-                // An answer is more informative than a failed connection, and a rejected certificate is more
-                // informative than an unreachable server.
-                let weight = |detail: &ErrorDetail| match is_refused_for_good(&detail.message) {
-                    true => 1,
-                    false => 2 * u8::from(detail.kind != ErrorKind::Unreachable),
+                let replaces = |held: &ErrorDetail| match (weight(held), weight(&detail)) {
+                    // The last failed connection, but the first answer.
+                    (held, new) if held == new => new < ANSWER,
+                    (held, new) => new > held,
                 };
-                if failure.as_ref().is_none_or(|held| weight(held) < 2 && weight(&detail) >= weight(held)) {
+                if failure.as_ref().is_none_or(replaces) {
                     failure = Some(detail);
                 }
             }
         }
+    }
+}
+
+/// Weight of an error that answers the question.
+const ANSWER: u8 = 3;
+
+/// Returns how informative a failure is: an answer is more informative than a failed connection, and a rejected
+/// certificate is more informative than an unreachable server. A coordinator that does not lead has not answered yet. The
+/// absence of the table is the answer of a confirmed leader, so no other source can add to it.
+fn weight(detail: &ErrorDetail) -> u8 {
+    match detail.kind {
+        _ if is_refused_for_good(&detail.message) => 1,
+        ErrorKind::Unreachable => 0,
+        ErrorKind::NotCoordinatorLeader => 2,
+        ErrorKind::NotFound => ANSWER + 1,
+        _ => ANSWER,
     }
 }
 

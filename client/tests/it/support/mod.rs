@@ -191,6 +191,8 @@ pub(crate) struct NodeState {
     pub(crate) whole: AtomicBool,
     /// Version by which the table was dropped; zero while it exists.
     pub(crate) dropped: AtomicU64,
+    /// Error of every table request, if set.
+    pub(crate) no_table: Mutex<Option<ErrorDetail>>,
     /// Set to fail once instead of sending a table's second piece.
     pub(crate) cuts: AtomicBool,
 }
@@ -330,6 +332,7 @@ impl FakeCluster {
                 generation_key: Mutex::new(GenerationKey::NIL),
                 whole: AtomicBool::new(false),
                 dropped: AtomicU64::new(0),
+                no_table: Mutex::new(None),
                 cuts: AtomicBool::new(false),
             });
             let (runtime, address) = serve(Arc::clone(&state), "127.0.0.1:0").await;
@@ -425,6 +428,9 @@ impl table_server::Table for Service {
         }
         let counter = if request.wait_ms == 0 { &self.0.fetches } else { &self.0.polls };
         counter.fetch_add(1, Ordering::SeqCst);
+        if let Some(detail) = &*self.0.no_table.lock().unwrap() {
+            return Err(status_of(detail));
+        }
         let mut table = self.0.table.subscribe();
         let wait = Duration::from_millis(u64::from(request.wait_ms));
         let dropped = || self.0.dropped.load(Ordering::SeqCst);
