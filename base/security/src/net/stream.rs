@@ -8,8 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
@@ -69,6 +69,21 @@ impl Stream {
             Io::Tls(stream, _) => stream.get_ref().0,
         };
         Some((connection.peer_addr().ok()?, connection.local_addr().ok()?))
+    }
+
+    /// Returns true if the peer sends nothing more: it has closed the connection, or its direction, or the connection
+    /// was reset. Received bytes may still be unread. Takes nothing from the connection and does not wait.
+    pub fn is_ended(&self) -> bool {
+        let connection = match &self.io {
+            Io::Plain(stream) => stream,
+            Io::Tls(stream, _) => stream.get_ref().0,
+        };
+        let ready = std::pin::pin!(connection.ready(Interest::READABLE));
+        match ready.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(ready)) => ready.is_read_closed(),
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        }
     }
 
     /// Returns the certificate of the peer, if any.

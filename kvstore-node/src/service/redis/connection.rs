@@ -26,7 +26,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::sleep_until;
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 /// Bytes of replies after which they are sent, before further requests are executed.
 const REPLIES_BYTES_MAX: usize = 64 * 1024;
@@ -38,6 +38,9 @@ const READ_BYTES: usize = 16 * 1024;
 const KEPT_BYTES_MAX: usize = 2 * READ_BYTES;
 /// Longest time in which a client takes nothing of the replies that wait for it.
 const STALLED: Duration = Duration::from_secs(3);
+/// Interval of looks at the connection while a command runs. A command goes on for at least this long after its client
+/// has closed the connection: many clients close their direction once they have sent their last command.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time in which a client takes one batch of replies.
 const REPLIES_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -45,6 +48,8 @@ const REPLIES_TIMEOUT: Duration = Duration::from_secs(30);
 enum End {
     /// The client closed it, or asked for that.
     Closed,
+    /// The client closed it during a command.
+    Gone,
     /// The client gets this error.
     Refused(String),
     /// The outcome of a write is unknown.
@@ -90,6 +95,7 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
             send_last(&mut stream, &connection.output).await;
         }
         End::Closed => send_last(&mut stream, &connection.output).await,
+        End::Gone => tracing::debug!(id, "a Redis client has closed its connection during a command"),
         End::Unknown => {
             tracing::debug!(id, "the connection of a Redis client is closed: the outcome of a write is unknown");
             send_last(&mut stream, &connection.output).await;
@@ -281,11 +287,12 @@ impl Connection<'_> {
         Ok(())
     }
 
-    async fn execute(&mut self, request: Vec<Bytes>) -> Result<(), End> {
+    async fn execute(&mut self, stream: &Stream, request: Vec<Bytes>) -> Result<(), End> {
         let stop = &self.service.kv.stop;
+        let executing = execute(self.service, &mut self.session, &request);
         let executed = tokio::select! {
             biased;
-            executed = execute(self.service, &mut self.session, &request) => executed,
+            executed = unless_gone(&mut self.looks, stream, executing) => executed?,
             // The outcome of a write is unknown.
             () = stop.cancelled() => return Err(End::Closed),
         };
@@ -445,6 +452,7 @@ mod tests {
     use archon_types::ErrorKind;
     use std::net::Ipv4Addr;
     use tokio::io::duplex;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::time::Instant;
 
     const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -489,6 +497,46 @@ mod tests {
         // A client that takes them at once needs no room.
         let (mut node, _client) = duplex(2 * REPLIES);
         send(&mut node, &mut replies(), &UnreadBudget::new(REPLIES), FROM).await.unwrap();
+    }
+
+    /// Returns both ends of a connection.
+    async fn connection() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (listener.accept().await.unwrap().0.into(), client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn command_ends_soon_after_its_client_is_gone() {
+        let mut looks = looks();
+        // Also with bytes of a further command that were not read.
+        for unread in [&b""[..], b"GET"] {
+            let (node, mut client) = connection().await;
+            client.write_all(unread).await.unwrap();
+            let waits = unless_gone(&mut looks, &node, std::future::pending::<()>());
+            tokio::pin!(waits);
+            tokio::select! {
+                _ = &mut waits => panic!("its client is there"),
+                () = tokio::time::sleep(3 * LOOK_INTERVAL) => {}
+            }
+            drop(client);
+            let ended = tokio::time::timeout(20 * LOOK_INTERVAL, waits).await.expect("the end is noticed");
+            assert!(matches!(ended, Err(End::Gone)));
+        }
+    }
+
+    /// As `printf 'GET key\r\n' | nc -N node 6379` does.
+    #[tokio::test(start_paused = true)]
+    async fn client_that_closes_its_direction_gets_its_replies() {
+        let (mut looks, (node, client)) = (looks(), connection().await);
+        let (_read, mut write) = client.into_split();
+        write.shutdown().await.unwrap();
+        // The next look is due at once.
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        for _ in 0..12 {
+            let command = tokio::time::sleep(LOOK_INTERVAL / 4);
+            assert!(unless_gone(&mut looks, &node, command).await.is_ok());
+        }
     }
 
     #[test]
