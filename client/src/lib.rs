@@ -68,6 +68,7 @@ pub use builder::ClientBuilder;
 pub use bytes;
 pub use bytes::Bytes;
 pub use error::{Error, Outcome};
+pub use kv::named::{NamedError, WriteName};
 pub use kv::put_options::PutOptions;
 pub use kv::scan::{Entry, Page, Scan};
 pub use kv::snapshot::{Snapshot, SnapshotOf, SnapshotPage};

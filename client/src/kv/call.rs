@@ -9,7 +9,7 @@ use crate::net::retry::Backoff;
 use crate::routing::table::TableCache;
 use crate::shared::Shared;
 use archon_types::{
-    Answer, ErrorDetail, ErrorKind, KeyRange, Node, NodeStatus, Op, PartitionId, PartitionStatus, Version,
+    Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Node, NodeStatus, Op, PartitionId, PartitionStatus, Version,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -36,6 +36,10 @@ pub(crate) struct Call<'a> {
     lost: bool,
     /// The last obstacle.
     last: Option<ErrorDetail>,
+    /// Id of a write that its caller has named; it is not stamped again.
+    name: Option<Ticket>,
+    /// The newest log time of a partition in a reply.
+    log_time: Millis,
 }
 
 /// Next step after an attempt.
@@ -56,11 +60,31 @@ enum Next {
 
 impl<'a> Call<'a> {
     pub(crate) fn new(shared: &'a Arc<Shared>, table: &'a TableCache, partition: PartitionId, op: Op) -> Self {
-        Self { shared, table, partition, op, under_way: false, lost: false, last: None }
+        Self {
+            shared,
+            table,
+            partition,
+            op,
+            under_way: false,
+            lost: false,
+            last: None,
+            name: None,
+            log_time: Millis::ZERO,
+        }
+    }
+
+    /// Runs the write under this name.
+    pub(crate) fn named(self, name: Ticket) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    /// Returns the log time of the partition in the last reply; zero without one.
+    pub(crate) const fn log_time(&self) -> Millis {
+        self.log_time
     }
 
     /// Runs the operation until it is answered or `timeout` has passed.
-    pub(crate) async fn run(mut self, timeout: Duration) -> Result<Answer, Error> {
+    pub(crate) async fn run(&mut self, timeout: Duration) -> Result<Answer, Error> {
         let deadline = Instant::now() + timeout;
         let read = self.op.is_read();
         match timeout_at(deadline, self.attempts()).await {
@@ -68,19 +92,21 @@ impl<'a> Call<'a> {
             Err(_) => Err(Error::DeadlineExceeded {
                 timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
                 outcome: if read { Outcome::Read } else { Outcome::of_write(self.lost || self.under_way) },
-                last: self.last.map(Box::new),
+                last: self.last.take().map(Box::new),
             }),
         }
     }
 
     async fn attempts(&mut self) -> Result<Answer, Error> {
-        let mut ticket = match self.op.is_read() {
-            true => None,
-            false => Some(self.shared.sequences.begin(self.partition).await),
+        // A named write is not stamped again: its next attempt carries the same stamp.
+        let mut restamps = if self.name.is_some() { RESTAMPS_MAX } else { 0 };
+        let mut ticket = match self.name.take() {
+            None if !self.op.is_read() => Some(self.shared.sequences.begin(self.partition).await),
+            name => name,
         };
         let mut backoff = Backoff::default();
         let mut followed: Option<Arc<Connection>> = None;
-        let (mut hops, mut restamps) = (0, 0);
+        let mut hops = 0;
         loop {
             if self.shared.stop.is_cancelled() {
                 let unknown = self.last.take().filter(|_| self.lost);
@@ -235,6 +261,7 @@ impl<'a> Call<'a> {
     ) -> Next {
         let detail = match attempt {
             Attempt::Answered(reply) => {
+                self.log_time = reply.log_time;
                 if let Some(ticket) = ticket {
                     ticket.observe(reply.log_time);
                     let refused = matches!(&reply.outcome, Err(detail) if detail.kind == ErrorKind::MaybeApplied);

@@ -1,6 +1,7 @@
 //! Operations on keys and values.
 
 mod call;
+pub(crate) mod named;
 pub(crate) mod put_options;
 pub(crate) mod scan;
 pub(crate) mod sequence;
@@ -262,6 +263,11 @@ impl Client {
     /// Returns the partition of a key.
     pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
         self.table.load().partition_of(key)
+    }
+
+    /// Returns the cache of the table.
+    pub(crate) fn cached(&self) -> &TableCache {
+        &self.table
     }
 
     /// Returns the cached table.

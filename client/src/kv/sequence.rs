@@ -60,11 +60,7 @@ impl Sequences {
     /// Assigns the id of the next write in `partition`; waits while too many are pending there.
     pub(crate) async fn begin(&self, partition: PartitionId) -> Ticket {
         let sequence = Arc::clone(self.partitions.lock().entry(partition).or_insert_with(|| {
-            Arc::new(Sequence {
-                state: Mutex::new(State { next: 1, under_way: BTreeSet::new(), log_time: Millis::ZERO }),
-                permits: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
-                advanced: Notify::new(),
-            })
+            Arc::new(Sequence::new(State { next: 1, under_way: BTreeSet::new(), log_time: Millis::ZERO }))
         }));
         // The semaphore is never closed; without a permit, only the span limits pending writes.
         let permit = match Arc::clone(&sequence.permits).try_acquire_owned() {
@@ -73,7 +69,7 @@ impl Sequences {
         };
         loop {
             if let Some((number, stamp)) = sequence.try_begin() {
-                return Ticket { client: self.client, number, stamp, sequence, _permit: permit };
+                return Ticket { client: self.client, number, stamp, done_below: None, sequence, _permit: permit };
             }
             let advanced = sequence.advanced.notified();
             tokio::pin!(advanced);
@@ -81,7 +77,7 @@ impl Sequences {
             advanced.as_mut().enable();
             if let Some((number, stamp)) = sequence.try_begin() {
                 let sequence = Arc::clone(&sequence);
-                return Ticket { client: self.client, number, stamp, sequence, _permit: permit };
+                return Ticket { client: self.client, number, stamp, done_below: None, sequence, _permit: permit };
             }
             advanced.await;
         }
@@ -89,6 +85,11 @@ impl Sequences {
 }
 
 impl Sequence {
+    fn new(state: State) -> Self {
+        let permits = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+        Self { state: Mutex::new(state), permits, advanced: Notify::new() }
+    }
+
     fn try_begin(&self) -> Option<(u64, Millis)> {
         let mut state = self.state.lock();
         let number = state.next;
@@ -107,14 +108,24 @@ pub(crate) struct Ticket {
     client: ClientId,
     number: u64,
     stamp: Millis,
+    /// Set if the caller has numbered the write.
+    done_below: Option<u64>,
     sequence: Arc<Sequence>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Ticket {
+    /// Creates the ticket of a write that the caller has numbered.
+    pub(crate) fn named(id: OpId) -> Self {
+        let OpId { client, number, done_below, stamp } = id;
+        let state = State { next: number.saturating_add(1), under_way: BTreeSet::from([number]), log_time: stamp };
+        let sequence = Arc::new(Sequence::new(state));
+        Self { client, number, stamp, done_below: Some(done_below), sequence, _permit: None }
+    }
+
     /// Returns the id to send; number and stamp are the same in every retry.
     pub(crate) fn id(&self) -> OpId {
-        let done_below = self.sequence.state.lock().done_below();
+        let done_below = self.done_below.unwrap_or_else(|| self.sequence.state.lock().done_below());
         OpId { client: self.client, number: self.number, done_below, stamp: self.stamp }
     }
 

@@ -336,16 +336,20 @@ impl Task {
         }
     }
 
-    /// Returns the next message: as many queued operations as fit.
+    /// Returns the next message: as many queued operations of one client as fit.
     fn batch(&mut self) -> v1::OpBatch {
-        let mut ops = OpPacker::new(self.shared.sequences.client());
+        // Callers name some writes themselves, in the name of other clients.
+        let named = self.queued.iter().take(BATCH_OPS_MAX).find_map(|pending| pending.id);
+        let client = named.map_or_else(|| self.shared.sequences.client(), |id| id.client);
+        let mut ops = OpPacker::new(client);
         let (mut count, mut bytes) = (0, 0);
         let mut table_version = Version::ZERO;
         while count < BATCH_OPS_MAX
             && let Some(next) = self.queued.front()
         {
             bytes += next.op.bytes();
-            if count > 0 && bytes > BATCH_BYTES_MAX {
+            let is_of_another = next.id.is_some_and(|id| id.client != client);
+            if is_of_another || (count > 0 && bytes > BATCH_BYTES_MAX) {
                 break;
             }
             let Some(pending) = self.queued.pop_front() else { break };

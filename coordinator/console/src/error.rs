@@ -1,8 +1,8 @@
 //! Errors of the HTTP interface.
 
-use archon_client::{Error, ErrorKind};
+use archon_client::{Error, ErrorKind, NamedError};
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +13,12 @@ pub(crate) struct ApiError {
     status: StatusCode,
     kind: &'static str,
     message: String,
+    /// Stamp of the next attempt of a write under a name.
+    stamp_ms: Option<u64>,
 }
+
+/// Response header of a read or a failed write, and request header of a write under a name: its stamp.
+pub(crate) const STAMP_HEADER: &str = "archon-stamp-ms";
 
 /// Failure of a request.
 #[derive(Serialize, JsonSchema)]
@@ -34,13 +39,19 @@ struct ErrorBody {
 impl ApiError {
     /// Creates an error of this kind, with its default status.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { status: status(kind), kind: kind.as_str(), message: message.into() }
+        Self { status: status(kind), kind: kind.as_str(), message: message.into(), stamp_ms: None }
     }
 
     /// Returns the message.
     #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Adds the stamp of writes from now on.
+    pub(crate) const fn with_stamp(mut self, stamp_ms: u64) -> Self {
+        self.stamp_ms = Some(stamp_ms);
+        self
     }
 
     /// Replaces the status.
@@ -63,6 +74,12 @@ impl From<Error> for ApiError {
     }
 }
 
+impl From<NamedError> for ApiError {
+    fn from(NamedError { error, stamp_ms }: NamedError) -> Self {
+        Self { stamp_ms, ..error.into() }
+    }
+}
+
 /// Returns the status of an error kind.
 const fn status(kind: ErrorKind) -> StatusCode {
     match kind {
@@ -78,6 +95,7 @@ const fn status(kind: ErrorKind) -> StatusCode {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = ErrorBody { kind: self.kind, message: self.message };
-        (self.status, Json(ErrorAnswer { error: body })).into_response()
+        let stamp = self.stamp_ms.map(|millis| [(HeaderName::from_static(STAMP_HEADER), millis.to_string())]);
+        (self.status, stamp, Json(ErrorAnswer { error: body })).into_response()
     }
 }

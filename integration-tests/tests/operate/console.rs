@@ -119,6 +119,60 @@ fn console_reads_and_writes_rows() {
     assert!(status == 404 && message(&absent).contains("is absent from table default"), "{absent}");
 }
 
+/// A request without an answer is sent again, to another console as well, and counts once.
+#[test]
+fn repeated_increment_over_http_counts_once() {
+    let cluster = Cluster::start(EXE, &options());
+    let row = "/api/v1/rows/default/visits";
+    let increment = |console: usize, headers: &str, body: &str| {
+        let headers = format!("{CHANGES}{headers}");
+        ask(cluster.console_address(console), "POST", &format!("{row}/increment"), &headers, body)
+    };
+    let sum = |console, headers: &str, body| {
+        let (status, said) = increment(console, headers, body);
+        assert_eq!(status, 200, "{said}");
+        said["value"].as_i64().expect("a sum")
+    };
+    assert_eq!((sum(0, "", r#"{"by":41}"#), sum(1, "", "{}")), (41, 42), "without a name each counts");
+    let stamp = plain::send(cluster.console_address(0), &request(cluster.console_address(0), "GET", row, "", ""));
+    let head = stamp.expect("an answer").head;
+    let stamp = head.lines().find(|line| line.starts_with("archon-stamp-ms: ")).expect("a stamp").to_owned();
+    let named = |number: u32, stamp: &str| {
+        format!("archon-operation: 6fa459ea-ee8a-4ca4-894e-db77e160355e/{number}\r\n{stamp}")
+    };
+    let stamp = format!("{stamp}\r\n");
+    assert_eq!(sum(0, &named(1, &stamp), "{}"), 43);
+    for (console, stamp) in [(0, stamp.as_str()), (1, &stamp), (2, "archon-stamp-ms: 0\r\n"), (0, "")] {
+        assert_eq!(sum(console, &named(1, stamp), "{}"), 43, "sent before");
+    }
+    assert_eq!(sum(2, &named(2, ""), r#"{"by":-3}"#), 40);
+    // A write and a deletion are repeated in the same way.
+    let put = |number, value| {
+        let headers = format!("{CHANGES}{}", named(number, ""));
+        ask(cluster.console_address(0), "PUT", row, &headers, value)
+    };
+    let first = put(3, "7");
+    assert_eq!((first.0, put(3, "7")), (200, first), "one revision");
+    let delete = || ask(cluster.console_address(1), "DELETE", row, &format!("{CHANGES}{}", named(4, "")), "");
+    assert_eq!((delete(), delete()), ((200, json!({ "existed": true })), (200, json!({ "existed": true }))));
+
+    put(5, "many");
+    let (status, said) = increment(0, &named(6, ""), "{}");
+    assert!(status == 409 && said["error"]["kind"] == "wrong_value_type", "{said}");
+    for (headers, means) in
+        [("archon-operation: 17\r\n", "CLIENT/NUMBER"), ("archon-stamp-ms: 17\r\n", "needs the archon-operation")]
+    {
+        let (status, said) = increment(0, headers, "{}");
+        assert!(status == 400 && message(&said).contains(means), "{said}");
+    }
+    let ranges = r#"{"name":"times","kind":"range"}"#;
+    assert_eq!(ask(cluster.console_address(0), "POST", "/api/v1/tables", CHANGES, ranges).0, 200);
+    let times = "/api/v1/rows/times/visits/increment";
+    let headers = format!("{CHANGES}{}", named(7, ""));
+    let (status, said) = ask(cluster.console_address(0), "POST", times, &headers, "{}");
+    assert!(status == 400 && message(&said).contains("hashed keys"), "{said}");
+}
+
 #[test]
 fn concurrent_first_row_requests_keep_tables_apart() {
     let cluster = Cluster::start(EXE, &options());

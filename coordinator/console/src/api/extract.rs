@@ -5,8 +5,8 @@
 
 use crate::api::body_room::{BodyRoom, BodyShare, LARGE_BYTES_MAX, Room, SMALL_BYTES_MAX};
 use crate::api::shared::Shared;
-use crate::error::ApiError;
-use archon_client::ErrorKind;
+use crate::error::{ApiError, STAMP_HEADER};
+use archon_client::{ErrorKind, WriteName};
 use archon_security::Caller;
 use axum::body::{Body as RawBody, to_bytes};
 use axum::extract::FromRequestParts;
@@ -25,6 +25,9 @@ use std::time::Duration;
 
 /// Time within which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Header with the name of a write.
+const NAME_HEADER: &str = "archon-operation";
 
 /// The unread body of a request, and its room once it is read, until the request is answered.
 #[derive(Clone, Debug)]
@@ -165,6 +168,39 @@ impl FromRequestParts<Shared> for Unconditional {
     }
 }
 
+/// The name of a write, if its caller gives one.
+pub(crate) struct Named(pub(crate) Option<WriteName>);
+
+impl Named {
+    /// Reads the name from the headers: `Archon-Operation: CLIENT/NUMBER`, and `Archon-Stamp-Ms`.
+    ///
+    /// # Errors
+    /// A header that is not of this form, or a stamp without a name.
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let wrong = |why: String| ApiError::new(ErrorKind::InvalidArgument, why);
+        let stamp = text(STAMP_HEADER).map(|stamp| {
+            stamp.parse().map_err(|_| wrong(format!("{STAMP_HEADER} must be that of an answer before, or 0")))
+        });
+        match (text(NAME_HEADER), stamp.transpose()?) {
+            (None, None) => Ok(Self(None)),
+            (None, Some(_)) => Err(wrong(format!("{STAMP_HEADER} needs the {NAME_HEADER} of the write"))),
+            (Some(name), stamp) => {
+                let name: WriteName = name.parse().map_err(|error| wrong(format!("{NAME_HEADER}: {error}")))?;
+                Ok(Self(Some(stamp.map_or(name, |stamp| name.stamped(stamp)))))
+            }
+        }
+    }
+}
+
+impl FromRequestParts<Shared> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
+        Self::of(&parts.headers)
+    }
+}
+
 impl<T: DeserializeOwned> Body<T> {
     /// Reads the body, at most 64 KiB. The role of the caller is checked before.
     ///
@@ -257,12 +293,29 @@ of_parts!(Path, axum::extract::Path<T>, "the path", "Invalid URL: ", |parts: &Pa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::HeaderName;
 
     #[test]
     fn known_tag_matches_any_listed_tag() {
         let known = |tags: &str| KnownTag(Some(tags.to_owned())).is("\"7\"");
         assert!(known("\"7\"") && known("W/\"7\"") && known("\"6\", \"7\"") && known("*"));
         assert!(!known("\"77\"") && !known("7") && !KnownTag(None).is("\"7\""));
+    }
+
+    #[test]
+    fn stamp_needs_a_name_and_names_have_a_form() {
+        let named = |pairs: &[(&'static str, &'static str)]| {
+            let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+            Named::of(&HeaderMap::from_iter(pairs)).map(|named| named.0).map_err(|error| error.message().to_owned())
+        };
+        let name = "6fa459ea-ee8a-4ca4-894e-db77e160355e/17";
+        let parsed: WriteName = name.parse().unwrap();
+        assert_eq!(named(&[]), Ok(None));
+        assert_eq!(named(&[(NAME_HEADER, name)]), Ok(Some(parsed)));
+        assert_eq!(named(&[(NAME_HEADER, name), (STAMP_HEADER, "0")]), Ok(Some(parsed.stamped(0))));
+        assert!(named(&[(STAMP_HEADER, "0")]).unwrap_err().contains("needs the archon-operation"));
+        assert!(named(&[(NAME_HEADER, "17")]).unwrap_err().contains("CLIENT/NUMBER"));
+        assert!(named(&[(NAME_HEADER, name), (STAMP_HEADER, "now")]).unwrap_err().starts_with(STAMP_HEADER));
     }
 
     #[test]

@@ -94,6 +94,7 @@ fn operations() -> Operations {
         .get("/rows/{table}/{key}", "Returns the value of a key, with its revision as the ETag", rows::get)
         .put("/rows/{table}/{key}", "Writes a key, on the condition in the headers", rows::put)
         .delete("/rows/{table}/{key}", "Deletes a key", rows::delete)
+        .post("/rows/{table}/{key}/increment", "Adds to the integer of a key", rows::increment)
 }
 
 /// Continues the trace of the caller. The span has the pattern of the path, which contains no keys.

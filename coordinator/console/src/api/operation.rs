@@ -1,7 +1,7 @@
 //! OpenAPI descriptions of operations, derived from the types of their handlers, so that they always match.
 
 use super::asker::Asker;
-use super::extract::{Body, KnownTag, Octets, Path, Query, Unconditional};
+use super::extract::{Body, KnownTag, Named, Octets, Path, Query, Unconditional};
 use crate::error::ApiError;
 use archon_types::limits::VALUE_BYTES_MAX;
 use axum::Json;
@@ -70,6 +70,14 @@ impl Description {
             operation["responses"][status] = failure(means);
         }
         operation
+    }
+
+    /// Adds optional headers, each with its description.
+    fn add_headers(&mut self, headers: &[(&str, &str)]) {
+        for (name, says) in headers {
+            let schema = json!({ "type": "string" });
+            self.parameters.push(json!({ "name": name, "in": "header", "schema": schema, "description": says }));
+        }
     }
 
     /// Adds each field of a type as a parameter.
@@ -177,14 +185,30 @@ impl Taken for Unconditional {
 /// Only the headers for rows are relevant.
 impl Taken for HeaderMap {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
-        for (name, says) in
-            [("If-Match", "The required ETag of the current value."), ("If-None-Match", "`*`: the key must not exist.")]
-        {
-            let schema = json!({ "type": "string" });
-            description.parameters.push(json!({ "name": name, "in": "header", "schema": schema, "description": says }));
-        }
+        description.add_headers(&[
+            ("If-Match", "The required ETag of the current value."),
+            ("If-None-Match", "`*`: the key must not exist."),
+            ("Archon-TTL-Ms", "Milliseconds after which the value expires."),
+        ]);
+        description.add_headers(&NAME_HEADERS);
     }
 }
+
+/// Names a write, so that its repetition has no second effect.
+impl Taken for Named {
+    fn describe(_: &mut SchemaGenerator, description: &mut Description) {
+        description.add_headers(&NAME_HEADERS);
+    }
+}
+
+/// The headers with the name of a write.
+const NAME_HEADERS: [(&str, &str); 2] = [
+    ("Archon-Operation", "`CLIENT/NUMBER`: the name of the write, so that its repetition has no second effect."),
+    (
+        "Archon-Stamp-Ms",
+        "That of a read before the first attempt, or of the answer before; 0: sent before, without an answer.",
+    ),
+];
 
 impl<T: JsonSchema> Answered for Json<T> {
     fn describe(generator: &mut SchemaGenerator) -> Value {

@@ -116,8 +116,10 @@ mod tests {
             let names = all.filter(|one| one["in"] == "header").filter_map(|one| one["name"].as_str());
             names.filter(|name| *name != crate::guard::HEADER).collect()
         };
-        assert_eq!(headers("put"), ["If-Match", "If-None-Match"].into());
-        assert_eq!((headers("get"), headers("delete")), (["If-None-Match"].into(), [].into()));
+        let name = ["Archon-Operation", "Archon-Stamp-Ms"];
+        let of_put = BTreeSet::from(["If-Match", "If-None-Match", "Archon-TTL-Ms"]);
+        assert_eq!(headers("put"), of_put.into_iter().chain(name).collect());
+        assert_eq!((headers("get"), headers("delete")), (["If-None-Match"].into(), name.into()));
         let answers = |method: &str| -> Vec<&str> {
             row[method]["responses"].as_object().into_iter().flatten().map(|(status, _)| status.as_str()).collect()
         };

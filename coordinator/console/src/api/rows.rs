@@ -1,13 +1,13 @@
 //! Operations on rows as HTTP resources: the body is the value, the ETag its revision.
 
 use super::asker::Asker;
-use super::extract::{KnownTag, Octets, Path, Query, Unconditional};
+use super::extract::{Body, KnownTag, Named, Octets, Path, Query, Unconditional};
 use super::operation::Answered;
 use super::paths::{Keyed, OfTable};
 use crate::documents::{Entry, ValueText};
-use crate::error::ApiError;
+use crate::error::{ApiError, STAMP_HEADER};
 use archon_client::bytes::Bytes;
-use archon_client::{Error, ErrorKind, PutOptions, Revision, Right};
+use archon_client::{Answer, Client, Error, ErrorKind, Expiry, Op, PutOptions, Revision, Right, WriteName};
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -96,19 +96,24 @@ pub(crate) async fn scan(
 }
 
 pub(crate) async fn get(asker: Asker, Path(keyed): Path<Keyed>, known: KnownTag) -> Result<Found, ApiError> {
-    let found = asker.rows(Right::Read, "Get", &keyed.table).await?.get(&keyed.key).await?;
-    let absent = || ApiError::new(ErrorKind::NotFound, format!("{:?} is absent from table {}", keyed.key, keyed.table));
+    let (found, stamp_ms) = asker.rows(Right::Read, "Get", &keyed.table).await?.get_with_stamp(&keyed.key).await?;
+    let absent = || {
+        let why = format!("{:?} is absent from table {}", keyed.key, keyed.table);
+        ApiError::new(ErrorKind::NotFound, why).with_stamp(stamp_ms)
+    };
     let found = found.ok_or_else(absent)?;
     let tag = etag(found.revision);
     let expires_at_ms = found.expires_at_ms;
     let value = (!known.is(&tag)).then_some(found.value);
-    Ok(Found { tag, expires_at_ms, value })
+    Ok(Found { tag, expires_at_ms, stamp_ms, value })
 }
 
 /// A value that was read.
 pub(crate) struct Found {
     tag: String,
     expires_at_ms: Option<u64>,
+    /// Stamp of writes from now on.
+    stamp_ms: u64,
     /// `None` if the caller has it already.
     value: Option<Bytes>,
 }
@@ -129,7 +134,8 @@ impl IntoResponse for Found {
             }
             None => (StatusCode::NOT_MODIFIED, [(ETAG, self.tag)]).into_response(),
         };
-        (expires, response).into_response()
+        let stamp = [(HeaderName::from_static(STAMP_HEADER), self.stamp_ms.to_string())];
+        (stamp, expires, response).into_response()
     }
 }
 
@@ -141,13 +147,26 @@ pub(crate) async fn put(
 ) -> Result<([(HeaderName, String); 1], Json<Written>), ApiError> {
     let expected = expected(&headers)?;
     let method = if expected.is_some() { "CompareAndSet" } else { "Put" };
+    let (ttl, Named(name)) = (ttl(&headers)?, Named::of(&headers)?);
     let client = asker.rows(Right::Write, method, &keyed.table).await?;
-    let mut options = expected.map_or_else(PutOptions::default, |expected| PutOptions::default().if_revision(expected));
-    if let Some(ttl) = ttl(&headers)? {
-        options = options.ttl(ttl);
-    }
     let value = body.read().await?;
-    let revision = client.put_with(&keyed.key, value, options).await.map_err(|error| {
+    let written = match name {
+        Some(name) => {
+            let expiry = ttl.map(|ttl| Expiry::After(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)));
+            let op = Op::write(keyed.key.into(), value, expected, expiry);
+            match write_named(&client, op, name).await? {
+                Answer::Written { revision } => Ok(revision),
+                Answer::ConditionFailed { revision } => Err(Error::ConditionFailed { found: revision }),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        None => {
+            let options = PutOptions::default();
+            let options = expected.map_or(options, |expected| options.if_revision(expected));
+            client.put_with(&keyed.key, value, ttl.map_or(options, |ttl| options.ttl(ttl))).await
+        }
+    };
+    let revision = written.map_err(|error| {
         let failed = matches!(error, Error::ConditionFailed { .. });
         let error = ApiError::from(error);
         if failed { error.with_status(StatusCode::PRECONDITION_FAILED) } else { error }
@@ -159,9 +178,65 @@ pub(crate) async fn delete(
     asker: Asker,
     Path(keyed): Path<Keyed>,
     _: Unconditional,
+    Named(name): Named,
 ) -> Result<Json<Removed>, ApiError> {
-    let existed = asker.rows(Right::Write, "Delete", &keyed.table).await?.delete(&keyed.key).await?;
+    let client = asker.rows(Right::Write, "Delete", &keyed.table).await?;
+    let existed = match name {
+        Some(name) => match write_named(&client, Op::Delete { key: keyed.key.into() }, name).await? {
+            Answer::Deleted { existed } => existed,
+            other => return Err(unexpected(&other)),
+        },
+        None => client.delete(&keyed.key).await?,
+    };
     Ok(Json(Removed { existed }))
+}
+
+/// An increment.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Increment {
+    /// The addend; default: 1.
+    by: Option<i64>,
+}
+
+/// Result of an increment.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Sum {
+    /// The sum.
+    value: i64,
+    /// Revision of the new value.
+    revision: u64,
+}
+
+pub(crate) async fn increment(
+    asker: Asker,
+    Path(keyed): Path<Keyed>,
+    Named(name): Named,
+    body: Body<Increment>,
+) -> Result<([(HeaderName, String); 1], Json<Sum>), ApiError> {
+    let client = asker.rows(Right::Write, "Increment", &keyed.table).await?;
+    let by = body.read().await?.by.unwrap_or(1);
+    let (value, revision) = match name {
+        Some(name) => match write_named(&client, Op::Increment { key: keyed.key.into(), by }, name).await? {
+            Answer::Counter { value, revision } => (value, revision),
+            Answer::NotANumber => return Err(Error::NotANumber.into()),
+            other => return Err(unexpected(&other)),
+        },
+        None => {
+            let counter = client.increment(&keyed.key, by).await?;
+            (counter.value, counter.revision)
+        }
+    };
+    Ok(([(ETAG, etag(revision))], Json(Sum { value, revision: revision.get() })))
+}
+
+/// Runs a write under the name that the caller gave it.
+async fn write_named(client: &Client, op: Op, name: WriteName) -> Result<Answer, ApiError> {
+    client.write_named(op, name).await.map_err(ApiError::from)
+}
+
+fn unexpected(answer: &Answer) -> ApiError {
+    ApiError::new(ErrorKind::Internal, format!("a node answered a write with {answer:?}"))
 }
 
 fn etag(revision: Revision) -> String {
