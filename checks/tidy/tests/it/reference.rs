@@ -58,3 +58,43 @@ fn page_of_http_lists_every_operation() {
     assert!(expected.len() > 25, "only {} operations found", expected.len());
     assert_eq!(listed, expected);
 }
+
+/// Programs in other languages have only this page and the files of the interface.
+#[test]
+fn page_of_grpc_names_existing_calls_and_fields() {
+    let folder = "proto/proto/archon/v1";
+    let protos: Vec<String> =
+        ["common", "kv", "table"].iter().map(|name| source(&format!("{folder}/{name}.proto"))).collect();
+    let protos = protos.join("\n");
+    let page = source("docs/reference/grpc.md");
+    let calls: Vec<(&str, &str)> =
+        page.split("archon.v1.").skip(1).filter_map(|rest| rest.split_once('`')?.0.split_once('/')).collect();
+    for (service, call) in &calls {
+        let methods = part(&protos, &format!("service {service} {{"), "\n}\n");
+        assert!(methods.contains(&format!("rpc {call}(")), "{service} has no call {call}");
+    }
+    let kv = part(&protos, "service Kv {", "\n}\n").matches("rpc ").count();
+    assert_eq!(calls.len(), kv + 1, "all calls of `Kv`, and that of `Table`");
+    for message in ["OpId", "GetTableRequest", "GetTableResponse", "ErrorDetail", "ScanRequest", "IncrementRequest"] {
+        assert!(protos.contains(&format!("message {message} {{")), "{message}");
+    }
+    let fields = "client number done_below stamp_ms since wait_ms from coordinators delta cluster retry_after_ms leader \
+                  log_time_ms hash_partitions after more range ttl_ms time_ms expected";
+    for field in fields.split_whitespace() {
+        assert!(page.contains(field) && protos.contains(&format!(" {field} = ")), "{field}");
+    }
+    // The classes of errors are those of the code.
+    let code = source("proto/types/src/error.rs");
+    let retryable = part(&code, "pub const fn is_retryable(self)", "=> true,");
+    let numbers = retryable.split("Self::").skip(1).filter_map(|kind| {
+        let name = kind.trim().trim_end_matches('|').trim();
+        let declared = code.lines().find_map(|line| line.trim().strip_prefix(&format!("{name} = ")))?;
+        declared.split_once(',')?.0.parse::<u32>().ok()
+    });
+    // `ReadOnly` passes as well, but a disk may stay full for long.
+    let mut expected: Vec<u32> = numbers.filter(|number| *number != 22).collect();
+    expected.sort_unstable();
+    let row = page.lines().find(|line| line.starts_with("| retry |")).expect("a row of retryable kinds");
+    let listed = row.split('|').nth(2).expect("numbers").split(',').filter_map(|number| number.trim().parse().ok());
+    assert_eq!(listed.collect::<Vec<u32>>(), expected);
+}
