@@ -10,6 +10,25 @@ use archon_types::{ErrorKind, ReasonCode};
 use prost::Message as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Registers a node in a new incarnation, with the copies that it had.
+async fn return_with_copies(node: &mut FakeNode, leader: &str) {
+    let before = node.incarnation;
+    node.boot = request_id();
+    let mut again = node.registration();
+    again.held = node
+        .duties()
+        .iter()
+        .filter_map(|duty| match duty.duty.as_ref()? {
+            v1::duty::Duty::Host(host) => Some(host.placement),
+            _ => None,
+        })
+        .collect();
+    let mut client = v1::session_client::SessionClient::new(common::channel(leader));
+    let answer = client.register(again).await.unwrap().into_inner();
+    assert!(answer.incarnation > before && answer.node == node.id);
+    node.incarnation = answer.incarnation;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_node_is_failed_and_returns() {
     let quorum = Quorum::start(1, settings(1, 4)).await;
@@ -22,22 +41,8 @@ async fn silent_node_is_failed_and_returns() {
         if found.nodes_failed == 1 && found.partitions_online == 0 { Ok(()) } else { Err(format!("{found:?}")) }
     })
     .await;
-    let before = nodes[0].incarnation;
     assert_eq!(kind(nodes[0].heartbeat(&leader).await), ErrorKind::StaleIncarnation);
-    nodes[0].boot = request_id();
-    let mut again = nodes[0].registration();
-    again.held = nodes[0]
-        .duties()
-        .iter()
-        .filter_map(|duty| match duty.duty.as_ref()? {
-            v1::duty::Duty::Host(host) => Some(host.placement),
-            _ => None,
-        })
-        .collect();
-    let mut client = v1::session_client::SessionClient::new(common::channel(&leader));
-    let answer = client.register(again).await.unwrap().into_inner();
-    assert!(answer.incarnation > before && answer.node == nodes[0].id);
-    nodes[0].incarnation = answer.incarnation;
+    return_with_copies(&mut nodes[0], &leader).await;
     settle(&quorum, &mut nodes, 4).await;
     quorum.stop_all().await;
 }
@@ -275,9 +280,8 @@ async fn node_that_waits_for_disk_space_is_named_and_stays_failed() {
     let wrong =
         v1::WaitForSpaceRequest { cluster: Some(v1::ClusterRef { cluster_id: request_id() }), ..report(&nodes[0]) };
     assert_eq!(send(wrong).await.unwrap_err().kind, ErrorKind::WrongCluster);
-    // Once it registers, the report is forgotten.
-    nodes[0].boot = request_id();
-    nodes[0].register(&leader).await.unwrap();
+    // It returns with its copies, which are in sync as before.
+    return_with_copies(&mut nodes[0], &leader).await;
     settle(&quorum, &mut nodes, 4).await;
     quorum.stop_all().await;
 }
