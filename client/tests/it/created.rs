@@ -23,9 +23,10 @@ async fn absence_is_believed_beside_sources_that_do_not_lead() {
     refuse(&cluster, 0, Some(ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "ask another one")));
     refuse(&cluster, 1, Some(ErrorDetail::new(ErrorKind::NotFound, "it does not exist")));
     refuse(&cluster, 2, Some(ErrorDetail::new(ErrorKind::NoQuorum, "no coordinator leads now")));
-    for _ in 0..8 {
+    for opened in 1..=8 {
         let error = open(&cluster).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert_eq!(cluster.count(|node| &node.fetches), 3 * opened, "each source is asked once");
     }
 }
 
