@@ -11,6 +11,7 @@ mod fake_coordinator;
 mod generations;
 mod late_losses;
 mod merged;
+mod named;
 mod participants;
 mod service;
 mod support;
