@@ -39,8 +39,9 @@ struct Load {
     log_pin: Option<LogPin>,
 }
 
-/// Time after which a report of a node that waits for disk space counts no longer; it is repeated every few seconds.
-const WAIT_REPORTED: Duration = Duration::from_secs(15);
+/// Time after which a report of a node that waits for disk space counts no longer. It is repeated with each attempt to
+/// start, which may take long on a slow disk, and the first heartbeat ends it.
+const WAIT_REPORTED: Duration = Duration::from_secs(120);
 
 /// A node that is not registered, because it waits for disk space.
 #[derive(Clone, Copy, Debug)]

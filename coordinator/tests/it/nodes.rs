@@ -269,7 +269,7 @@ async fn node_that_waits_for_disk_space_is_named_and_stays_failed() {
     assert!(reason.remedy.as_deref() == Some("free disk space on athens; it then starts by itself"), "{reason:?}");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     let waited_ms = now - u128::from(reason.began_at_ms.unwrap());
-    assert!((60_000..120_000).contains(&waited_ms), "the wait began a minute ago: {reason:?}");
+    assert!(waited_ms >= 60_000, "the wait began a minute ago: {reason:?}");
     // It is no sign of life: the old incarnation stays fenced, nothing is led, and the copies are where they were.
     assert_eq!(kind(nodes[0].heartbeat(&leader).await), ErrorKind::StaleIncarnation);
     let found = status(&leader).await.unwrap();

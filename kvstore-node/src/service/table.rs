@@ -66,13 +66,19 @@ impl Table for TableService {
             }
         }
         let complete = shared.tables.complete();
-        let delta = shared.tables.newer_than(name, since, request.from).ok_or_else(|| {
-            if since > Version::ZERO && complete >= since {
+        let delta = match shared.tables.newer_than(name, since, request.from) {
+            Some(delta) => delta,
+            None if since > Version::ZERO && complete >= since => {
                 let why = format!("table {name:?} was dropped");
-                return refuse(ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(complete));
+                return Err(refuse(ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(complete)));
             }
-            refuse(shared.unknown_table(name))
-        })?;
+            None => {
+                // This node may not have received the table yet.
+                shared.find_table(name, &caller, CALL, Right::Read).await.map_err(refuse)?;
+                let delta = shared.tables.newer_than(name, since, request.from);
+                delta.ok_or_else(|| refuse(shared.unknown_table(name)))?
+            }
+        };
         check(delta.delta.table.id).map_err(refuse)?;
         Ok(Response::new(GetTableResponse {
             cluster: Some(life.member.cluster.into()),
