@@ -31,9 +31,7 @@ impl Shared {
         }
         let name = if name.is_empty() { DEFAULT_TABLE } else { name };
         self.access.of(caller, call).check_unknown(name, right)?;
-        if !self.knows_tables() {
-            return Err(self.unknown_table(name));
-        }
+        let Some(life) = self.life().filter(|_| self.knows_tables()) else { return Err(self.unknown_table(name)) };
         let until = Instant::now() + CREATED_WITHIN;
         let created = async {
             while changes.changed().await.is_ok() {
@@ -43,7 +41,10 @@ impl Shared {
             }
             None
         };
-        let exists = timeout(CREATED_WITHIN, self.lookup.exists(name, self.tables.coordinators(), CREATED_WITHIN));
+        let exists = timeout(
+            CREATED_WITHIN,
+            self.lookup.exists(life.member.cluster, name, self.tables.coordinators(), CREATED_WITHIN),
+        );
         tokio::pin!(created);
         let why = tokio::select! {
             table = &mut created => return table.ok_or_else(|| self.unknown_table(name)),

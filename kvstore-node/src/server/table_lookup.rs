@@ -5,7 +5,7 @@ use archon_proto::v1::{GetTableRequest, table_client::TableClient};
 use archon_security::Transport;
 use archon_session::Coordinators;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{ClusterId, ErrorDetail, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -13,7 +13,7 @@ use tonic::Request;
 use tonic::transport::Channel;
 
 /// Maximum number of concurrent questions to the coordinators; the others wait for a place.
-const LOOKUPS_MAX: usize = 4;
+const LOOKUPS_MAX: usize = 32;
 
 /// Questions to the coordinators whether a table exists. This node may not have received a new table yet, so only the
 /// leading coordinator can deny one (PROTOCOL rule 87).
@@ -34,16 +34,27 @@ impl TableLookup {
         Self { coordinators, learned, places: Semaphore::new(LOOKUPS_MAX) }
     }
 
-    /// Returns whether the table exists, according to a coordinator.
+    /// Returns whether the cluster has the table, according to a coordinator.
     ///
     /// # Errors
     /// The last refusal, if none of them answers in time.
-    pub(super) async fn exists(&self, name: &str, learned: Vec<String>, within: Duration) -> Result<bool, ErrorDetail> {
+    pub(super) async fn exists(
+        &self,
+        cluster: ClusterId,
+        name: &str,
+        learned: Vec<String>,
+        within: Duration,
+    ) -> Result<bool, ErrorDetail> {
         let Ok(_place) = self.places.acquire().await else { return Ok(true) };
         self.learned.store(Arc::new(learned));
         // No version is newer, so the answer holds no rows.
-        let request =
-            GetTableRequest { table: name.to_owned(), since: u64::MAX, unassigned: true, ..Default::default() };
+        let request = GetTableRequest {
+            cluster: Some(cluster.into()),
+            table: name.to_owned(),
+            since: u64::MAX,
+            unassigned: true,
+            ..Default::default()
+        };
         let client = |channel| TableClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let call =
             async |mut client: TableClient<Channel>, request: Request<GetTableRequest>| client.get_table(request).await;
