@@ -39,8 +39,9 @@ const KEPT_BYTES_MAX: usize = 2 * READ_BYTES;
 /// Longest time in which a client takes nothing of the replies that wait for it.
 const STALLED: Duration = Duration::from_secs(3);
 /// Interval of looks at the connection while a command runs. A command goes on for at least this long after its client
-/// has closed the connection: many clients close their direction once they have sent their last command.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// has closed the connection: many clients close their direction once they have sent their last command, and one that
+/// waits for a new leader has to be answered all the same.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// Longest time in which a client takes one batch of replies.
 const REPLIES_TIMEOUT: Duration = Duration::from_secs(30);
 
