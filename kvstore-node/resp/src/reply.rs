@@ -57,17 +57,6 @@ impl Reply {
         Self::Bulk(text.into().into())
     }
 
-    /// Returns the bytes of the strings in it.
-    pub fn bulk_bytes(&self) -> usize {
-        match self {
-            Self::Bulk(bytes) => bytes.len(),
-            Self::Array(replies) | Self::Set(replies) => replies.iter().map(Self::bulk_bytes).sum(),
-            Self::Map(pairs) => pairs.iter().map(|(key, value)| key.bulk_bytes() + value.bulk_bytes()).sum(),
-            Self::Text(text) => text.len(),
-            Self::Status(_) | Self::Error(_) | Self::Integer(_) | Self::Null => 0,
-        }
-    }
-
     /// Creates an error.
     pub fn error(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Error(text.into())

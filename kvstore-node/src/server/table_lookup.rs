@@ -16,7 +16,7 @@ use tonic::transport::Channel;
 const LOOKUPS_MAX: usize = 32;
 
 /// Questions to the coordinators whether a table exists. This node may not have received a new table yet, so only the
-/// leading coordinator can deny one (PROTOCOL rule 87).
+/// leading coordinator can deny one (PROTOCOL rule 88).
 pub(crate) struct TableLookup {
     coordinators: Coordinators,
     /// Addresses of the coordinators, as of the last question.

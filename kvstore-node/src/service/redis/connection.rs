@@ -38,8 +38,8 @@ const READ_BYTES: usize = 16 * 1024;
 const KEPT_BYTES_MAX: usize = 2 * READ_BYTES;
 /// Longest time in which a client takes nothing of the replies that wait for it.
 const STALLED: Duration = Duration::from_secs(3);
-/// Interval of looks at the connection while a command runs. A command goes on for at least this long after its client
-/// has closed the connection: many clients close their direction once they have sent their last command, and one that
+/// Interval of looks at the connection while commands run. They go on for at least this long after their client has
+/// closed the connection: many clients close their direction once they have sent their last command, and one that
 /// waits for a new leader has to be answered all the same.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// Longest time in which a client takes one batch of replies.
@@ -79,6 +79,7 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
         permits: Vec::new(),
         is_identified: false,
         expected_bytes: REPLY_BYTES_FIRST,
+        looks: looks(),
     };
     let served = async {
         checked.map_err(End::Refused)?;
@@ -160,6 +161,35 @@ struct Connection<'a> {
     is_identified: bool,
     /// Expected bytes of the reply to a read.
     expected_bytes: usize,
+    /// Looks at the connection while commands run.
+    looks: Interval,
+}
+
+/// Returns the looks of one connection: one timer for all of its commands.
+fn looks() -> Interval {
+    let mut looks = interval(LOOK_INTERVAL);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looks
+}
+
+/// Waits for the result of a command, unless its client has closed the connection meanwhile. A read is dropped then; a
+/// write that a shard has taken goes on there, without a connection.
+async fn unless_gone<T>(looks: &mut Interval, stream: &Stream, command: impl Future<Output = T>) -> Result<T, End> {
+    let gone = async {
+        // Of two looks at least one interval lies between, whenever the command has begun.
+        let mut is_ended = false;
+        loop {
+            looks.tick().await;
+            if std::mem::replace(&mut is_ended, stream.is_ended()) {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        result = command => Ok(result),
+        () = gone => Err(End::Gone),
+    }
 }
 
 impl Connection<'_> {
@@ -180,7 +210,7 @@ impl Connection<'_> {
             let overlaps = matches!(&next, Ok(Some(_))) && self.session.allows_overlap();
             match if overlaps { Place::of(&request) } else { None } {
                 Some(place) => next = self.execute_together(stream, (place, request), next).await?,
-                None => self.execute(request).await?,
+                None => self.execute(stream, request).await?,
             }
             self.flush_if_large(stream).await?;
             // Other tasks on this thread, above all its shard, must not wait for request after request.
@@ -246,7 +276,8 @@ impl Connection<'_> {
                     // Replies do not wait for a request behind them.
                     self.flush(stream).await?;
                     tokio::select! {
-                        finished = running.next() => finished,
+                        biased;
+                        finished = unless_gone(&mut self.looks, stream, running.next()) => finished?,
                         // The outcome of writes is unknown.
                         () = service.kv.stop.cancelled() => return Err(End::Closed),
                     }
@@ -395,7 +426,7 @@ struct Outcome {
 impl Outcome {
     /// Returns the bytes of its reply, as far as they may be many.
     fn reply_bytes(&self) -> usize {
-        self.executed.as_ref().map_or(0, Reply::bulk_bytes)
+        self.executed.as_ref().map_or(0, Reply::bytes)
     }
 
     /// Returns whether nothing was done for lack of room.
