@@ -91,7 +91,8 @@ impl Checks {
         let sizes: Vec<usize> =
             rows.map(|row| row.key.len() + row.value.as_ref().map_or(0, |value| value.len())).collect();
         let (rows, bytes) = (sizes.len(), sizes.iter().sum::<usize>());
-        if rows > 1 && (rows > limit.rows_max || bytes > limit.bytes_max) {
+        // A transaction has a record; its rows are bounded by its type.
+        if effect.record.is_none() && rows > 1 && (rows > limit.rows_max || bytes > limit.bytes_max) {
             let detail = format!(
                 "an entry of {partition} writes {rows} rows of {bytes} bytes; no copy reads more than {} rows or {} bytes",
                 limit.rows_max, limit.bytes_max

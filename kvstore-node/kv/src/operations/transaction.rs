@@ -21,10 +21,9 @@ pub(super) fn get_many(
     limits: &DedupLimits,
 ) -> Result<Evaluation, ViewError> {
     let mut values = Vec::with_capacity(many.keys().len());
-    let (mut bytes, mut read, mut expired, mut changes) = (many.bytes(), Read::default(), None, Vec::new());
+    let (mut bytes, mut read, mut expired) = (many.bytes(), Read::default(), None);
     for key in many.keys() {
-        let row = value_key(key);
-        let found = Present::read(view, &row, at, limits)?;
+        let found = Present::read(view, &value_key(key), at, limits)?;
         if let Err(refusal) = read.count(&found) {
             return Ok(Evaluation::refused(refusal));
         }
@@ -33,10 +32,10 @@ pub(super) fn get_many(
             return Ok(Evaluation::refused(refusal));
         }
         expired = expired.max(found.expired);
-        changes.extend(found.removal(row));
         values.push(found.stored);
     }
-    let effect = expired.map(|_| Effect::new(at, changes));
+    // As of a scan: the log time of the entry makes all due values absent.
+    let effect = expired.map(|_| Effect::new(at, Vec::new()));
     Ok(Evaluation { effect, answer: Ok(Answer::Values(values)), expired })
 }
 
