@@ -43,6 +43,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "SnapshotQuorumPage",
     "SnapshotQuorumRequest",
     "SnapshotRequest",
+    "WaitForSpaceRequest",
+    "WaitForSpaceResponse",
     "YieldPage",
     "YieldRequest",
 ];
