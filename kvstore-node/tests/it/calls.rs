@@ -1,12 +1,15 @@
 //! Tests of the plain calls of `Kv`, as clients in other languages make them, against a real node.
 
-use crate::support::{Fake, Kv, row};
+use crate::support::{Fake, Kv, PARTITION, row};
 use archon_kv::DedupLimits;
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::{METADATA_KEY, detail_of};
 use archon_proto::v1;
 use archon_testkit::wait_for_async;
-use archon_types::{ErrorDetail, ErrorKind, ReplicaState, limits};
+use archon_types::{
+    Duty, ErrorDetail, ErrorKind, KeyRange, Keys, NodeId, Partition, PartitionId, PlacementId, RangeLimits,
+    ReplicaState, RightCopy, RightStage, Split, limits,
+};
 use bytes::Bytes;
 use prost::Message as _;
 use std::time::Duration;
@@ -160,6 +163,76 @@ async fn operations_on_several_keys_come_by_batch() {
 fn op_name(client: u128, number: u64, stamp_ms: Option<u64>) -> v1::OpId {
     let client = Uuid::from_u128(client).into_bytes().to_vec().into();
     v1::OpId { client, number, done_below: number, stamp_ms }
+}
+
+/// Pushes the rows of a table of ranges; athens hosts the first one.
+async fn host_ranges(fake: &Fake, rows: &[Partition]) {
+    let duty = Duty::Host { partition: rows[0].clone(), placement: PlacementId::new(1) };
+    let mut push = fake.duties("athens", &rows[0], vec![duty]);
+    let delta = &mut push.deltas[0].delta;
+    delta.table.keys = Keys::Range { next: 2, limits: RangeLimits::default() };
+    delta.partitions = rows.to_vec();
+    let pushed = fake.send("athens", push).await.unwrap();
+    assert!(pushed.refused.is_empty(), "{pushed:?}");
+}
+
+/// The client gets no answer to the first attempt, and retries at the same partition after its keys were divided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn named_transaction_is_answered_from_records_after_split() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.played("berlin", NodeId::new(9), 5);
+    let athens = fake.id("athens");
+    let left = |version| row(1, version, 1, &[(1, athens, ReplicaState::Live)]);
+    host_ranges(&fake, &[left(1)]).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("warm", "up").await;
+
+    let write = |key: &'static str| {
+        let change = v1::write::Change::Put(v1::WritePut { value: "v".into(), expiry: None });
+        v1::Write { key: key.into(), change: Some(change) }
+    };
+    let transaction = async |mut kv: Kv, id: Option<v1::OpId>, partition: Option<u32>| {
+        let writes = vec![write("a"), write("z")];
+        let op = v1::Op {
+            partition: partition.map(|index| v1::PartitionId { table: PARTITION.table.get(), index }),
+            id,
+            op: Some(v1::op::Op::Transaction(v1::OpTransaction { checks: Vec::new(), writes })),
+            ..Default::default()
+        };
+        let request = v1::BatchRequest { cluster: Some(kv.cluster.into()), ops: vec![op], ..Default::default() };
+        kv.client.batch(request).await.unwrap().into_inner().replies.remove(0)
+    };
+    let first = transaction(kv.clone(), Some(op_name(7, 1, Some(0))), Some(0)).await;
+    assert!(matches!(first.answer, Some(v1::reply::Answer::Applied(_))), "{first:?}");
+
+    let copies = vec![RightCopy { id: PlacementId::new(2), node: athens, stage: RightStage::Copying }];
+    let mut splitting = left(2);
+    let (attempt, at) = (splitting.version, Bytes::from_static(b"m"));
+    splitting.split = Some(Box::new(Split { attempt, at: at.clone(), right: 1, copies, cut: true, position: None }));
+    host_ranges(&fake, &[splitting]).await;
+    let range = KeyRange { begin: Bytes::new(), end: Some(at.clone()) };
+    let right = Partition {
+        id: PartitionId::new(PARTITION.table, 1),
+        range: KeyRange { begin: at, end: None },
+        ..row(1, 3, 3, &[(3, NodeId::new(9), ReplicaState::Live)])
+    };
+    host_ranges(&fake, &[Partition { range, ..left(3) }, right]).await;
+
+    wait_for_async("the split to be done", Duration::from_secs(60), async || {
+        let divided = transaction(kv.clone(), None, Some(0)).await;
+        if error(&divided) == Some(ErrorKind::Moved) { Ok(()) } else { Err(format!("{divided:?}")) }
+    })
+    .await;
+    let unplaced = transaction(kv.clone(), None, None).await;
+    assert_eq!(error(&unplaced), Some(ErrorKind::InvalidArgument), "{unplaced:?}");
+    let again = transaction(kv.clone(), Some(op_name(7, 1, Some(0))), Some(0)).await;
+    assert_eq!(again.answer, first.answer);
+    // A write that was not done there moves with its keys.
+    let late = transaction(kv.clone(), Some(op_name(8, 1, Some(0))), Some(0)).await;
+    assert_eq!(error(&late), Some(ErrorKind::Moved), "{late:?}");
+    node.stop().await.unwrap();
 }
 
 /// Adds 1 to the key `n`.
