@@ -8,6 +8,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// Longest wait for a table unknown to this node: pushes bring a new one within milliseconds.
 const CREATED_WITHIN: Duration = Duration::from_secs(1);
+/// Time of one question to the coordinators. Calls that wait for the next one have time for that, too.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 
 impl Shared {
     /// Returns the table with this name. Waits a moment for an unknown name, as the table may have been created just
@@ -43,7 +45,7 @@ impl Shared {
         };
         let exists = timeout(
             CREATED_WITHIN,
-            self.lookup.exists(life.member.cluster, name, self.tables.coordinators(), CREATED_WITHIN),
+            self.lookup.exists(life.member.cluster, name, self.tables.coordinators(), ANSWERED_WITHIN),
         );
         tokio::pin!(created);
         let why = tokio::select! {
