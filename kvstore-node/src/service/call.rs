@@ -222,8 +222,9 @@ impl KvService {
         let outcome = KeyedOp::try_from(op).map_err(ErrorDetail::from).and_then(|keyed| {
             let name = if table.is_empty() { DEFAULT_TABLE } else { table };
             self.shared.access.of(caller, call_of(&keyed.op)).check_unknown(name, Right::of(&keyed.op))?;
-            // The right was granted meanwhile.
-            Err(self.shared.unknown_table(name))
+            // The right was granted meanwhile. Only a question to the coordinators could deny the table.
+            let why = format!("the rights to table {name:?} have changed during this call; repeat it");
+            Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))
         });
         TaggedReply { tag, log_time: Millis::ZERO, outcome }.into()
     }
