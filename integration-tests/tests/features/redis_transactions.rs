@@ -3,6 +3,7 @@
 use crate::EXE;
 use crate::redis::{NODES, knows_listeners, ok, options, start};
 use crate::redis_client::{ClusterClient, Connection, Reply};
+use crate::redis_pipeline::{replies, words};
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Cluster, Options};
 use archon_testkit::wait_for;
@@ -178,6 +179,69 @@ fn transaction_executes_all_commands_or_none() {
     assert_eq!(ask(&["RESET"]), Reply::status("RESET"));
     assert_eq!(ask(&["GET", "{t}n"]), Reply::bulk("7x"));
     assert_eq!(execute(&mut connection, &[]).array(), []);
+}
+
+/// Most clients send a transaction in one packet.
+#[test]
+fn pipelined_transactions_are_queued_and_executed_whole() {
+    let (cluster, _connection) = forwarding();
+    let queued = || Reply::status("QUEUED");
+    let one = |key: &str| {
+        let steps = [
+            ("SET K 1", ok()),
+            ("MULTI", ok()),
+            ("INCR K", queued()),
+            ("INCR K", queued()),
+            ("EXEC", Reply::Array(vec![Reply::Integer(2), Reply::Integer(3)])),
+            ("GET K", Reply::bulk("3")),
+            ("MULTI", ok()),
+            ("SET K 9", queued()),
+            ("SET K 8", queued()),
+            ("DISCARD", ok()),
+            ("GET K", Reply::bulk("3")),
+        ];
+        steps.map(|(text, reply)| (text.replace('K', key), reply)).to_vec()
+    };
+    let several = |tag: &str| {
+        let bulks = |values: &[&str]| Reply::Array(values.iter().map(Reply::bulk).collect());
+        let steps = [
+            ("SET {t}a 1", ok()),
+            ("SET {t}b 2", ok()),
+            ("WATCH {t}a {t}c", ok()),
+            ("GET {t}a", Reply::bulk("1")),
+            ("GET {t}b", Reply::bulk("2")),
+            ("MULTI", ok()),
+            ("INCR {t}a", queued()),
+            ("SET {t}b x", queued()),
+            ("SET {t}c 3", queued()),
+            ("MGET {t}a {t}b", queued()),
+            ("EXEC", Reply::Array(vec![Reply::Integer(2), ok(), ok(), bulks(&["2", "x"])])),
+            ("RENAME {t}c {t}d", ok()),
+            ("MGET {t}a {t}b {t}d", bulks(&["2", "x", "3"])),
+            // Of the two writes, one changes a watched key.
+            ("WATCH {t}a", ok()),
+            ("SET {t}b y", ok()),
+            ("SET {t}a 5", ok()),
+            ("MULTI", ok()),
+            ("SET {t}a 6", queued()),
+            ("SET {t}b z", queued()),
+            ("EXEC", Reply::Null),
+            ("GET {t}a", Reply::bulk("5")),
+            ("GET {t}b", Reply::bulk("y")),
+        ];
+        steps.map(|(text, reply)| (text.replace("{t}", tag), reply)).to_vec()
+    };
+    let mut attempt = 0;
+    wait_for("all requests to be done", TIMEOUT, || {
+        attempt += 1;
+        let steps = [one(&format!("n{attempt}")), several(&format!("{{t{attempt}}}"))].concat();
+        let requests: Vec<_> = steps.iter().map(|(text, _)| words(text)).collect();
+        let found = replies(cluster.redis_address("athens"), &requests)?;
+        for ((text, expected), reply) in steps.iter().zip(found) {
+            assert_eq!(reply, *expected, "{text}");
+        }
+        Ok::<_, std::io::Error>(())
+    });
 }
 
 #[test]

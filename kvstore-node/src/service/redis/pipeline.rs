@@ -88,7 +88,12 @@ fn access(command: &Command, request: &[Bytes]) -> Option<Access> {
             };
             Some(if request.iter().skip(3).any(reads) { Access::Exclusive } else { Access::Write })
         }
-        CommandKind::Append
+        // Transactions of their own.
+        CommandKind::MSetNx
+        | CommandKind::Rename
+        | CommandKind::RenameNx
+        | CommandKind::Copy
+        | CommandKind::Append
         | CommandKind::DelEx
         | CommandKind::GetDel
         | CommandKind::GetEx
@@ -403,6 +408,49 @@ mod tests {
         for text in
             ["PING", "RESET", "SELECT 0", "CLIENT REPLY OFF", "SCAN 0", "WAIT 1 0", "DEL a b", "GET", "LPUSH l 1"]
         {
+            assert_eq!(access_of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn transactions_and_scripts_run_alone() {
+        for text in [
+            "MULTI",
+            "EXEC",
+            "DISCARD",
+            "WATCH k",
+            "WATCH {t}1 {t}2",
+            "UNWATCH",
+            "EVAL script 1 k",
+            "EVALSHA digest 1 k",
+            "SCRIPT LOAD script",
+        ] {
+            assert_eq!(access_of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn commands_on_several_keys_have_their_slot_to_themselves() {
+        for text in [
+            "MGET {t}1 {t}2",
+            "MSET {t}1 v {t}2 v",
+            "MSETNX {t}1 v {t}2 v",
+            "EXISTS {t}1 {t}1",
+            "TOUCH {t}1 {t}2",
+            "UNLINK {t}1 {t}2",
+            "RENAME {t}1 {t}2",
+            "RENAMENX {t}1 {t}2",
+            "COPY {t}1 {t}2 REPLACE",
+        ] {
+            assert_eq!(access_of(text), Some(Access::Exclusive), "{text}");
+            let mut window = window(&["SET {t}3 v", text, "GET {t}4", "GET other"]);
+            assert_eq!(begun(&mut window), [0, 3], "{text}");
+            window.finish(0, 0, 0);
+            assert_eq!(begun(&mut window), [1], "{text}");
+            window.finish(1, 1, 0);
+            assert_eq!(begun(&mut window), [2], "{text}");
+        }
+        for text in ["MGET a b", "MSET a v b v", "MSETNX a v b v", "RENAME a b", "COPY a b"] {
             assert_eq!(access_of(text), None, "{text}");
         }
     }
