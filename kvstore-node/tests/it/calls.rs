@@ -220,13 +220,12 @@ async fn named_transaction_is_answered_from_records_after_split() {
     };
     host_ranges(&fake, &[Partition { range, ..left(3) }, right]).await;
 
-    wait_for_async("the split to be done", Duration::from_secs(60), async || {
-        let divided = transaction(kv.clone(), None, Some(0)).await;
-        if error(&divided) == Some(ErrorKind::Moved) { Ok(()) } else { Err(format!("{divided:?}")) }
+    wait_for_async("the keys to be divided", Duration::from_secs(60), async || {
+        let unplaced = transaction(kv.clone(), None, None).await;
+        let is_divided = error(&unplaced) == Some(ErrorKind::InvalidArgument);
+        if is_divided { Ok(()) } else { Err(format!("{unplaced:?}")) }
     })
     .await;
-    let unplaced = transaction(kv.clone(), None, None).await;
-    assert_eq!(error(&unplaced), Some(ErrorKind::InvalidArgument), "{unplaced:?}");
     let again = transaction(kv.clone(), Some(op_name(7, 1, Some(0))), Some(0)).await;
     assert_eq!(again.answer, first.answer);
     // A write that was not done there moves with its keys.
