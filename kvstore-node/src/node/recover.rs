@@ -434,7 +434,7 @@ mod tests {
     /// An entry with this many changes of a few bytes: more than this version writes or reads.
     fn unbounded_entry(changes: u32) -> Bytes {
         let number = [changes as u8 & 0x7F | 0x80, (changes >> 7) as u8 & 0x7F | 0x80, (changes >> 14) as u8];
-        let mut entry = [&[4][..], &1_u64.to_be_bytes(), &[0], &number].concat();
+        let mut entry = [&[5][..], &1_u64.to_be_bytes(), &[0], &number].concat();
         for change in 0..changes {
             let (key, value) = (tiny_key(change), row::encode_value(archon_types::Revision::new(1), b"1"));
             entry.extend([&[key.len() as u8][..], &key, &[value.len() as u8 + 1], &value].concat());
