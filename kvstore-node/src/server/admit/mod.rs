@@ -25,7 +25,8 @@ const ADDRESS_SHARE: usize = 4;
 pub(crate) const STREAM_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Operations in progress on one client stream.
 pub(crate) const STREAM_OPS_MAX: usize = 4_096;
-/// Bytes that one read may find: a requested page, or a single larger entry.
+/// Bytes that one read may find: a requested page, or a single larger entry. A read of several keys may find twice as many, and is
+/// refused if there is no room for its answer.
 const READ_BYTES_MAX: usize = KEY_BYTES_MAX + VALUE_BYTES_MAX;
 /// Inverse of the share of the node and of each address that is reserved for clients that have little.
 const KEPT_PART: usize = 4;
