@@ -8,7 +8,8 @@ default:
 tidy:
     cargo test -p archon-tidy --locked
 
-# What a change must pass, as far as this machine allows; reads only. CI runs .ci/run, which skips nothing.
+# What a change must pass, as far as this machine allows; reads only. CI runs .ci/run, which skips nothing but programs of other
+# languages that cannot be installed.
 verify: tidy
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -24,7 +25,7 @@ fix:
 ci:
     .ci/run
 
-# Unseen seeds, regressions, soak, advisories, packages: 90 minutes. A failure is a finding for the next change.
+# Unseen seeds, regressions, soak, advisories, the static program, the interface: 90 minutes. A failure is a finding for the next change.
 nightly:
     .ci/nightly
 
