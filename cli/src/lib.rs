@@ -63,12 +63,7 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let output = Output::new(cli.connection.output);
-    let ended = match &cli.verb {
-        // The exit code is that of its command.
-        Verb::Lock(args) => lock::run(args, &cli.connection),
-        _ => run(cli).map(ExitCode::from),
-    };
-    match ended {
+    match run(cli) {
         Ok(code) => code,
         Err(failure) => {
             output.failure(&failure);
@@ -77,9 +72,11 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<Exit, Failure> {
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let Cli { connection, verb } = cli;
-    match verb {
+    let ended = match verb {
+        // The exit code is that of its command.
+        Verb::Lock(args) => return lock::run(&args, &connection),
         Verb::Completion { shell } => shell_files::complete(shell),
         Verb::Manual { directory } => shell_files::write_manual(&directory),
         Verb::Version => version::run(&Output::new(connection.output)),
@@ -90,7 +87,6 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         Verb::Coordinator(args) => serve::coordinator(&args, &connection),
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
-        Verb::Lock(_) => Err(Failure::failed("the exit code of this verb is that of its command")),
         Verb::Participant(args) => serve::participant(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),
         Verb::Bench(args) => bench::run(&args, &connection),
@@ -109,7 +105,8 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
                 verb => on_runtime(admin_verb(verb, &connection).instrument(whole)),
             }
         }
-    }
+    };
+    ended.map(ExitCode::from)
 }
 
 /// Starts the export of spans, the first of which is that of the whole command.

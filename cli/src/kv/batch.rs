@@ -214,10 +214,10 @@ pub(crate) async fn run_atomic(steps: Vec<Step>, client: &Client, output: &Outpu
             op => op.key().into_iter().fold(transaction, |transaction, key| transaction.delete(key)),
         };
     }
-    let revision = match steps.is_empty() {
-        true => Revision::ZERO,
+    let (revision, removed) = match steps.is_empty() {
+        true => (Revision::ZERO, 0),
         false => match transaction.commit().await? {
-            TransactionOutcome::Committed { revision, .. } => revision,
+            TransactionOutcome::Committed { revision, removed } => (revision, removed),
             TransactionOutcome::CheckFailed { key, found } => {
                 let expected = steps.iter().find_map(|step| match &step.op {
                     Op::CompareAndSet { key: of, expected, .. } if *of == key => Some(expected.get()),
@@ -227,8 +227,15 @@ pub(crate) async fn run_atomic(steps: Vec<Step>, client: &Client, output: &Outpu
             }
         },
     };
+    // The outcome counts removed values, and does not name their keys.
+    let deletes = steps.iter().filter(|step| matches!(step.op, Op::Delete { .. })).count();
+    let deleted = match removed {
+        0 => "absent",
+        _ if usize::try_from(removed) == Ok(deletes) => "removed",
+        _ => "removed or absent",
+    };
     let done = |step: &Step| match &step.op {
-        Op::Delete { .. } => (blank(step), "removed"),
+        Op::Delete { .. } => (blank(step), deleted),
         _ => (Outcome { revision: Some(revision.get()), ..blank(step) }, "written"),
     };
     let (outcomes, results): (Vec<_>, Vec<_>) = steps.iter().map(done).unzip();
