@@ -107,9 +107,9 @@ Examples:
     /// All results are printed; the exit code is that of the first failed operation. At most 4096 operations and 4 MiB
     /// of keys and values.
     ///
-    /// With --atomic it is one: all lines are carried out together, or none, if every `cas` finds its revision. All keys
-    /// must be in one partition; in a hashed table, keys with the same `{tag}` are. Lines are `put`, `del` and `cas` of
-    /// different keys; at most 1024 of them, and 2 MiB.
+    /// With --atomic it is one: if every `cas` finds its revision, all lines are carried out together; otherwise none is.
+    /// All keys must be in one partition; in a hashed table, keys with the same `{tag}` are. Lines are `put`, `del` and
+    /// `cas` of different keys; at most 1024 of them, and 2 MiB.
     ///
     /// A value is the rest of its line; a key ends at the first space. Write either as a JSON string to include spaces,
     /// line breaks or quotes. Empty lines and lines starting with `#` are skipped.

@@ -15,8 +15,8 @@ pub(crate) struct LockArgs {
     /// Time limit of the wait for the lock; default: no limit.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
-    /// Give up once the holder has proven that it lives, by a renewal, which takes a quarter of its lease at most. The
-    /// lock of a dead holder is taken after its lease.
+    /// Exit with 122 as soon as the holder renews the lock, within a quarter of its lease. The lock of a dead holder is
+    /// taken after its lease.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// Lease: time for which the command may run without a renewal of the lock, and after which others take the lock of

@@ -234,8 +234,8 @@ Examples:
 Examples:
   archon table create locks --partitions 8
   archon lock nightly -- ./backup.sh
-  archon lock nightly --no-wait -- ./backup.sh        for cron on several machines
-  archon lock deploy --wait 30s --lease 20s -- sh -c 'deploy --token $ARCHON_LOCK_EPOCH'
+  archon lock nightly --no-wait -- ./backup.sh        skips the run while another machine runs it
+  archon lock deploy --wait 30s --lease 20s -- sh -c 'exec deploy --token $ARCHON_LOCK_EPOCH'
   archon kv get nightly --table locks                 who holds it")]
     Lock(LockArgs),
 

@@ -29,9 +29,10 @@ pub(crate) struct ParticipantArgs {
     /// output (docs/reference/agent.md). Give it last. The agent ends with the program.
     #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "listen")]
     pub(crate) exec: Vec<OsString>,
-    /// File with the owners of a table, kept up to date and replaced atomically, for Envoy (docs/reference/agent.md). Name
-    /// the table if --table names several; repeat the flag for further files.
-    #[arg(long = "write-map", value_name = "[TABLE=]FILE", value_parser = map_file)]
+    /// File with the owners of a table, kept up to date and replaced atomically, for Envoy (docs/reference/agent.md),
+    /// which requires a name in `.json`. Name the table if --table names several, or if the path contains `=`; repeat the
+    /// flag for further files.
+    #[arg(long = "write-map", value_name = "[TABLE=]FILE.json", value_parser = map_file)]
     pub(crate) maps: Vec<MapArg>,
     /// Share of partitions relative to other participants; default: 100.
     #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
@@ -71,7 +72,7 @@ fn map_file(text: &str) -> Result<MapArg, String> {
         None => (None, text),
     };
     if Path::new(path).extension().is_none_or(|extension| extension != "json") {
-        return Err(format!("{path:?} does not end with .json, by which Envoy knows the format"));
+        return Err(format!("{path:?} does not end with .json; Envoy takes the format from the name"));
     }
     Ok(MapArg { table, path: path.into() })
 }
@@ -88,7 +89,7 @@ impl ParticipantArgs {
             let table = match (table, &self.tables[..]) {
                 (None, [only]) => only,
                 (None, _) => {
-                    let message = format!("--write-map {shown} does not say which of several tables it is for");
+                    let message = format!("--write-map {shown} names no table, and --table names several");
                     return Err(Failure::usage(message, format!("write --write-map {}={shown}", self.tables[0])));
                 }
                 (Some(table), tables) if tables.contains(table) => table,

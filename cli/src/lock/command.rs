@@ -33,7 +33,7 @@ pub(crate) fn held_command(args: &[OsString]) -> Option<&[OsString]> {
 pub(crate) fn exec(command: &[OsString]) -> ExitCode {
     let [program, arguments @ ..] = command else { return ExitCode::from(NOT_RUN) };
     if let Err(error) = end_with_parent() {
-        talk(&format!("error: the command cannot be tied to its lock: {error}"));
+        talk(&format!("error: the command cannot be set up to end with `archon lock`: {error}"));
         return ExitCode::from(NOT_RUN);
     }
     let error = std::process::Command::new(program).args(arguments).env_remove(PARENT_PID).exec();
@@ -141,7 +141,8 @@ impl HeldCommand {
         }
     }
 
-    /// Sends a signal to the group. An error means that nothing of it is left.
+    /// Sends a signal to the group. An error means that nothing of the group is left, or that all of it runs as another
+    /// user (`sudo`), which the system protects from this process.
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
             let _ = kill_process_group(group, signal);

@@ -55,7 +55,7 @@ async fn held(args: &LockArgs, connection: &Connection) -> Result<ExitCode, Fail
         }
         Ending::LeaseEnds => {
             let why = if lock.is_taken() {
-                "another holder has it, or its row was deleted"
+                "another holder has it, its row was deleted, or its table was dropped"
             } else {
                 "it could not be renewed"
             };
