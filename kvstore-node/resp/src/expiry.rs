@@ -184,13 +184,14 @@ impl ExpireConditions {
 
     /// Returns the expiry that a value gets by a time in milliseconds; `None` if the conditions do not hold. A Unix time that
     /// was compared is the one that is stored: a time to live would be counted from a later moment by another clock. A time
-    /// that has passed is returned as the earliest one.
+    /// to live that is not positive is returned as the earliest time; whether a Unix time has passed is decided by the
+    /// leader.
     pub fn choose(self, before: Option<i64>, absolute: bool, time: i64, now_ms: i64) -> Option<NewExpiry> {
         let at = if absolute { time } else { now_ms.saturating_add(time) };
-        // Neither is negative here: a time that has not passed is above zero.
+        // Neither is negative where it is used.
         let millis = |time: i64| u64::try_from(time).unwrap_or_default();
         self.allow(before, at).then(|| match absolute || self.compares() {
-            _ if at <= now_ms => NewExpiry::LONG_AGO,
+            _ if at <= 0 || !absolute && time <= 0 => NewExpiry::LONG_AGO,
             true => NewExpiry::At(millis(at)),
             false => NewExpiry::After(millis(time)),
         })
@@ -268,7 +269,9 @@ mod tests {
         assert_eq!(chosen("LT", Some(NOW + 50), false, 10), unix(NOW + 10));
         assert_eq!(chosen("LT", Some(NOW + 5), false, 10), None);
         assert_eq!(chosen("", None, true, NOW + 10), unix(NOW + 10));
-        for (absolute, time) in [(false, 0), (false, -5), (true, NOW), (true, -5), (false, -NOW - 5)] {
+        // The clock here may be ahead of the leader's.
+        assert_eq!(chosen("", None, true, NOW - 5), unix(NOW - 5));
+        for (absolute, time) in [(false, 0), (false, -5), (true, 0), (true, -5), (false, -NOW - 5)] {
             assert_eq!(chosen("", None, absolute, time), Some(NewExpiry::LONG_AGO), "{time}");
         }
     }

@@ -300,6 +300,9 @@ impl Operations<'_> {
             return workspace.operate(&op);
         }
         let partition = self.partition(&op).await?;
+        if self.session.transaction.partition.is_some_and(|expected| expected != partition) {
+            return Err(Refusal::new("TRYAGAIN the table was created again; nothing was changed"));
+        }
         let (service, session) = (self.service, &mut *self.session);
         let (kv, is_write) = (&service.kv, !op.is_read());
         let refuse = |detail| refusal(&detail, is_write);
@@ -331,7 +334,7 @@ impl Operations<'_> {
     }
 
     /// Returns the partition of the key, if the caller has the right to this operation there.
-    async fn partition(&self, op: &Op) -> Result<PartitionId, Refusal> {
+    pub(super) async fn partition(&self, op: &Op) -> Result<PartitionId, Refusal> {
         let (service, session) = (self.service, &*self.session);
         let table = service.table(session, op).await?;
         service.kv.check_right(&session.caller, table.id, op).map_err(|detail| refusal(&detail, false))?;

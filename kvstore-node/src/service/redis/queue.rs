@@ -2,8 +2,8 @@
 
 use super::refusal::Refusal;
 use super::workspace::Workspace;
-use archon_types::Revision;
 use archon_types::transaction::TRANSACTION_KEYS_MAX;
+use archon_types::{PartitionId, Revision};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -37,6 +37,11 @@ pub(super) struct TransactionState {
     pub(super) queue: Option<Queue>,
     /// Watched keys with the revisions that they had.
     pub(super) watched: Vec<(Bytes, Revision)>,
+    /// Partition of the watched keys, with the number of its table: revisions begin again in a table that was dropped and
+    /// created again.
+    pub(super) watched_in: Option<PartitionId>,
+    /// Partition of the transaction that is executed.
+    pub(super) partition: Option<PartitionId>,
     /// Bytes of the queue and of the watched keys.
     bytes: usize,
     /// The first of them.
@@ -47,7 +52,15 @@ pub(super) struct TransactionState {
 
 impl TransactionState {
     pub(super) const fn new() -> Self {
-        Self { queue: None, watched: Vec::new(), bytes: 0, since: None, workspace: None }
+        Self {
+            queue: None,
+            watched: Vec::new(),
+            watched_in: None,
+            partition: None,
+            bytes: 0,
+            since: None,
+            workspace: None,
+        }
     }
 
     /// Returns whether requests are queued, so that their order matters to each other.

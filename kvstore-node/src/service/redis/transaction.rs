@@ -10,7 +10,7 @@ use super::several::check_slot;
 use super::state::RedisService;
 use super::workspace::Workspace;
 use archon_resp::{Command, CommandKind, Reply, lookup};
-use archon_types::{Op, Revision};
+use archon_types::Op;
 use bytes::Bytes;
 
 /// Most bytes of the replies to all commands of a transaction.
@@ -37,12 +37,16 @@ pub(super) async fn execute(
         }
         CommandKind::Exec if !is_open => Err(Refusal::new("ERR EXEC without MULTI")),
         CommandKind::Exec => {
-            let TransactionState { queue, watched, .. } = std::mem::take(&mut session.transaction);
-            match queue.unwrap_or_default() {
+            let mut state = std::mem::take(&mut session.transaction);
+            match state.queue.take().unwrap_or_default() {
                 queue if queue.is_refused => {
                     Err(Refusal::new("EXECABORT Transaction discarded because of previous errors."))
                 }
-                queue => execute_queue(service, session, queue, watched).await,
+                queue => {
+                    let executed = execute_queue(service, session, queue, state).await;
+                    session.transaction = TransactionState::new();
+                    executed
+                }
             }
         }
         CommandKind::Watch if is_open => Err(Refusal::new("ERR WATCH inside MULTI is not allowed")),
@@ -111,7 +115,10 @@ async fn watch(service: &RedisService, session: &mut Session, keys: &[Bytes]) ->
         if watched.len() >= WATCHED_MAX {
             return Err(Refusal::new(format!("ERR more than {WATCHED_MAX} keys are watched; nothing was changed")));
         }
-        let found = Operations { service, session: &mut *session, key: key.clone() }.get().await?;
+        let mut operations = Operations { service, session: &mut *session, key: key.clone() };
+        let partition = operations.partition(&Op::Get { key: key.clone() }).await?;
+        let found = operations.get().await?;
+        session.transaction.watched_in.get_or_insert(partition);
         session.transaction.hold(key.len() + ARGUMENT_BYTES)?;
         session.transaction.watched.push((Bytes::copy_from_slice(key), revision(&found)));
     }
@@ -123,13 +130,19 @@ async fn execute_queue(
     service: &RedisService,
     session: &mut Session,
     queue: Queue,
-    watched: Vec<(Bytes, Revision)>,
+    TransactionState { watched, watched_in, .. }: TransactionState,
 ) -> Executed {
     let mut keys = queue.keys;
     keys.extend(watched.iter().map(|(key, _)| key.clone()));
     let keys: Vec<Bytes> = keys.into_iter().collect();
     check_slot(&keys)?;
     let Some(first) = keys.first() else { return run(service, session, &queue.commands).await };
+    let operations = Operations { service, session: &mut *session, key: first.clone() };
+    let partition = operations.partition(&Op::Get { key: first.clone() }).await?;
+    if watched_in.is_some_and(|watched| watched != partition) {
+        return Ok(Reply::NullArray);
+    }
+    session.transaction.partition = Some(partition);
     for _ in 0..ATTEMPTS_MAX {
         let mut operations = Operations { service, session: &mut *session, key: first.clone() };
         let found = operations.get_many(keys.clone()).await?;

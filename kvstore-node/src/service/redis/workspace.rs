@@ -156,32 +156,51 @@ impl Workspace {
         Ok(Answer::Written { revision: self.write(key, value.clone(), expiry)? })
     }
 
+    /// Writes a value. The leader decides about its expiry at the commit, by a log time that may differ from the clock here.
+    /// Commands that follow find a new expiry that has passed by this clock.
     fn write(&mut self, key: &Bytes, value: Bytes, expiry: Option<Expiry>) -> Result<Revision, Refusal> {
         self.revision += 1;
         let revision = Revision::new(self.revision);
         let (expires, expiry) = match expiry {
             None => (None, None),
             Some(Expiry::After(millis)) => (Some(self.now.plus(millis)), expiry),
-            Some(Expiry::At(time)) => (Some(time), expiry),
-            Some(Expiry::Keep) => {
-                let expires = self.read(key)?.and_then(|stored| stored.expires);
-                // One that an earlier command gave is counted from the commit, as that of this command would be.
-                let given = match &self.row(key)?.change {
-                    Some(Change::Put { expiry, .. }) => *expiry,
-                    Some(Change::Delete) | None => expires.map(Expiry::At),
-                };
-                (expires, given)
+            // This time has passed by every clock.
+            Some(Expiry::At(Millis::ZERO)) => {
+                self.change(key, None, Change::Delete)?;
+                return Ok(revision);
             }
+            Some(Expiry::At(time)) => (Some(time), Some(self.given(time).unwrap_or(Expiry::At(time)))),
+            Some(Expiry::Keep) => match self.read(key)? {
+                Some(Stored { expires, .. }) => {
+                    // One that an earlier command gave is counted from the commit, as that of this command would be.
+                    let given = match &self.row(key)?.change {
+                        Some(Change::Put { expiry, .. }) => *expiry,
+                        Some(Change::Delete) | None => expires.map(Expiry::At),
+                    };
+                    let stored = Stored { value: value.clone(), revision, expires };
+                    self.change(key, Some(stored), Change::Put { value, expiry: given })?;
+                    return Ok(revision);
+                }
+                None => (None, None),
+            },
         };
-        match expires.is_some_and(|expires| expires <= self.now) {
-            // It is due already.
-            true => self.change(key, None, Change::Delete)?,
-            false => {
-                let stored = Stored { value: value.clone(), revision, expires };
-                self.change(key, Some(stored), Change::Put { value, expiry })?;
-            }
-        }
+        let is_due = matches!(expiry, Some(Expiry::At(time)) if time <= self.now);
+        let stored = Stored { value: value.clone(), revision, expires };
+        self.change(key, Some(stored).filter(|_| !is_due), Change::Put { value, expiry })?;
         Ok(revision)
+    }
+
+    /// Returns the time to live of a value that expires at this time, if an earlier command set it: the time to live of a copy
+    /// is counted from the commit, too.
+    fn given(&self, time: Millis) -> Option<Expiry> {
+        self.rows.values().find_map(|row| match (&row.stored, &row.change) {
+            (Some(stored), Some(Change::Put { expiry: expiry @ Some(Expiry::After(_)), .. }))
+                if stored.expires == Some(time) =>
+            {
+                *expiry
+            }
+            _ => None,
+        })
     }
 
     fn change(&mut self, key: &Bytes, stored: Option<Stored>, change: Change) -> Result<(), Refusal> {
@@ -290,10 +309,30 @@ mod tests {
         workspace.operate(&expiring("a", Expiry::Keep)).unwrap();
         let Ok(Answer::Value(Some(found))) = workspace.operate(&Op::Get { key: bytes("a") }) else { panic!() };
         assert_eq!(found.expires, Some(Millis::new(1_050)));
-        workspace.operate(&expiring("n", Expiry::At(Millis::new(900)))).unwrap();
+        // A copy of the value, as `RENAME` and `COPY` make.
+        workspace.operate(&expiring("absent", Expiry::At(Millis::new(1_050)))).unwrap();
+        workspace.operate(&expiring("n", Expiry::At(Millis::ZERO))).unwrap();
         assert_eq!(workspace.operate(&Op::Get { key: bytes("n") }), Ok(Answer::Value(None)));
         let (_, writes) = commit(workspace);
-        assert_eq!(writes, [("a".to_owned(), written("v", Some(Expiry::After(50)))), ("n".to_owned(), Change::Delete)]);
+        let after = written("v", Some(Expiry::After(50)));
+        let [a, absent, n] = ["a", "absent", "n"].map(str::to_owned);
+        assert_eq!(writes, [(a, after.clone()), (absent, after), (n, Change::Delete)]);
+    }
+
+    /// The clock of a node that forwards operations may be ahead of the leader's.
+    #[test]
+    fn leader_decides_whether_a_value_has_expired() {
+        let late = Millis::new(3_000);
+        let mut workspace = Workspace { now: late, ..workspace() };
+        let sum = workspace.operate(&Op::Increment { key: bytes("n"), by: 1 }).unwrap();
+        assert!(matches!(sum, Answer::Counter { value: 6, .. }));
+        assert!(matches!(workspace.operate(&Op::Get { key: bytes("n") }), Ok(Answer::Value(Some(_)))));
+        let time = Expiry::At(Millis::new(2_500));
+        workspace.operate(&expiring("a", time)).unwrap();
+        assert_eq!(workspace.operate(&Op::Get { key: bytes("a") }), Ok(Answer::Value(None)));
+        let (_, writes) = commit(workspace);
+        let kept = written("6", Some(Expiry::At(Millis::new(2_000))));
+        assert_eq!(writes, [("a".to_owned(), written("v", Some(time))), ("n".to_owned(), kept)]);
     }
 
     #[test]
