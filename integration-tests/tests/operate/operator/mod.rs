@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 /// Time-out of one runbook command.
 const STEP: Duration = Duration::from_secs(90);
@@ -184,8 +185,24 @@ impl<'a> Operator<'a> {
         self.started.push(started.unwrap_or_else(|error| panic!("{command}: {error}")));
     }
 
-    /// Runs a command that must succeed.
+    /// Runs a command that must succeed. One that looks for a line of `archon status` is repeated, as a person does: a leader
+    /// that was elected a moment ago has no reports of nodes yet.
     fn run(&mut self, command: &str) {
+        let (looks, began) = (command.starts_with("archon status | grep "), Instant::now());
+        loop {
+            let (status, printed) = self.attempt(command);
+            // The kind of machine that runs a test is no fault of a runbook.
+            let is_other_machine = command.starts_with("archon doctor ") && status.code() == Some(11);
+            if status.success() || is_other_machine {
+                return;
+            }
+            assert!(looks && began.elapsed() < STEP, "`{command}` ended with {status}:\n{printed}");
+            println!("looks again:\n{}", self.cluster.archon(&["status"]).stdout);
+        }
+    }
+
+    /// Runs a command to its end, and returns what it printed last.
+    fn attempt(&mut self, command: &str) -> (ExitStatus, String) {
         let asked = self.directory.join("asked");
         let environment = [
             ("PATH", self.path()),
@@ -205,9 +222,7 @@ impl<'a> Operator<'a> {
             }
             running.exited().ok_or_else(|| running.log_tail(20))
         });
-        // The kind of machine that runs a test is no fault of a runbook.
-        let looked = command.starts_with("archon doctor ") && status.code() == Some(11);
-        assert!(status.success() || looked, "`{command}` ended with {status}:\n{}", running.log_tail(20));
+        (status, running.log_tail(20))
     }
 }
 
