@@ -221,10 +221,7 @@ impl RedisService {
     /// Returns the keys of this node, for a caller that may read the table.
     pub(super) async fn pages<'a>(&'a self, session: &'a mut Session) -> Result<NodePages<'a>, Refusal> {
         let op = Op::Scan { keys: KeyRange::ALL, order: ScanOrder::Ascending, limit: 1 };
-        let table = self.table(session, &op).await?;
-        let checked = self.kv.check_right(&session.caller, table.id, &op);
-        checked.map_err(|detail| refusal(&detail, false))?;
-        let partitions = self.partitions(&table)?;
+        let (table, partitions) = self.table_for(session, &op).await?;
         Ok(NodePages { service: self, session, table, partitions })
     }
 }

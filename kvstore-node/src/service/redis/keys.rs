@@ -335,11 +335,8 @@ impl Operations<'_> {
 
     /// Returns the partition of the key, if the caller has the right to this operation there.
     pub(super) async fn partition(&self, op: &Op) -> Result<PartitionId, Refusal> {
-        let (service, session) = (self.service, &*self.session);
-        let table = service.table(session, op).await?;
-        service.kv.check_right(&session.caller, table.id, op).map_err(|detail| refusal(&detail, false))?;
-        let index = archon_types::partition_of(slot_of(&self.key), service.partitions(&table)?);
-        Ok(PartitionId::new(table.id, index))
+        let (table, partitions) = self.service.table_for(self.session, op).await?;
+        Ok(PartitionId::new(table.id, archon_types::partition_of(slot_of(&self.key), partitions)))
     }
 
     /// Redirects the client if another node carries out operations on the key.
@@ -380,6 +377,14 @@ impl RedisService {
         }
         let table = self.kv.table(&session.caller, &self.config.table, op).await;
         table.map_err(|detail| refusal(&detail, false))
+    }
+
+    /// Returns the table and its number of partitions, if the caller has the right to this operation.
+    pub(super) async fn table_for(&self, session: &Session, op: &Op) -> Result<(Table, u32), Refusal> {
+        let table = self.table(session, op).await?;
+        self.kv.check_right(&session.caller, table.id, op).map_err(|detail| refusal(&detail, false))?;
+        let partitions = self.partitions(&table)?;
+        Ok((table, partitions))
     }
 
     /// Returns the number of partitions of a hashed table.
