@@ -52,34 +52,28 @@ impl TableLookup {
         learned: Vec<String>,
         within: Duration,
     ) -> Result<bool, ErrorDetail> {
-        self.questions.ask(name, self.ask(cluster, name, learned, within)).await
-    }
-
-    async fn ask(
-        &self,
-        cluster: ClusterId,
-        name: &str,
-        learned: Vec<String>,
-        within: Duration,
-    ) -> Result<bool, ErrorDetail> {
-        let Ok(_place) = self.places.acquire().await else { return Ok(true) };
-        self.learned.store(Arc::new(learned));
-        // No version is newer, so the answer holds no rows.
-        let request = GetTableRequest {
-            cluster: Some(cluster.into()),
-            table: name.to_owned(),
-            since: u64::MAX,
-            unassigned: true,
-            ..Default::default()
+        let question = async {
+            let Ok(_place) = self.places.acquire().await else { return Ok(true) };
+            self.learned.store(Arc::new(learned));
+            // No version is newer, so the answer holds no rows.
+            let request = GetTableRequest {
+                cluster: Some(cluster.into()),
+                table: name.to_owned(),
+                since: u64::MAX,
+                unassigned: true,
+                ..Default::default()
+            };
+            let client = |channel| TableClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            let call = async |mut client: TableClient<Channel>, request: Request<GetTableRequest>| {
+                client.get_table(request).await
+            };
+            match self.coordinators.call_service(within, request, client, call).await {
+                Ok(_) => Ok(true),
+                Err(detail) if detail.kind == ErrorKind::NotFound => Ok(false),
+                Err(detail) => Err(detail),
+            }
         };
-        let client = |channel| TableClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let call =
-            async |mut client: TableClient<Channel>, request: Request<GetTableRequest>| client.get_table(request).await;
-        match self.coordinators.call_service(within, request, client, call).await {
-            Ok(_) => Ok(true),
-            Err(detail) if detail.kind == ErrorKind::NotFound => Ok(false),
-            Err(detail) => Err(detail),
-        }
+        self.questions.ask(name, question).await
     }
 }
 
@@ -89,9 +83,17 @@ impl TableLookup {
 /// confirmed, after the leader evaluated the present one, so its denial would be stale.
 #[derive(Default)]
 struct Questions {
-    by_name: Mutex<BTreeMap<String, Arc<Question>>>,
+    by_name: Mutex<BTreeMap<String, Asked>>,
     /// Orders arrivals of calls and beginnings of questions.
     moments: AtomicU64,
+}
+
+/// A name that is asked about.
+#[derive(Default)]
+struct Asked {
+    question: Arc<Question>,
+    /// Calls that have not ended; the last one removes the name.
+    calls: usize,
 }
 
 /// The question about one name. The lock is held while it is in progress, and passes to the calls in their order.
@@ -131,7 +133,9 @@ impl Questions {
             let why = format!("{NAMES_MAX} other names of tables are being looked up");
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
         }
-        let question = Arc::clone(by_name.entry(name.to_owned()).or_default());
+        let asked = by_name.entry(name.to_owned()).or_default();
+        asked.calls += 1;
+        let question = Arc::clone(&asked.question);
         Ok(Entry { questions: self, name: name.to_owned(), question, arrived: self.moment() })
     }
 
@@ -140,7 +144,7 @@ impl Questions {
     }
 }
 
-/// A call that asks about a name. The last one removes the question.
+/// A call that asks about a name.
 struct Entry<'a> {
     questions: &'a Questions,
     name: String,
@@ -151,8 +155,9 @@ struct Entry<'a> {
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let mut by_name = self.questions.by_name.lock();
-        // Others enter under the lock: two are the map and this call.
-        if Arc::strong_count(&self.question) <= 2 {
+        let Some(asked) = by_name.get_mut(&self.name) else { return };
+        asked.calls -= 1;
+        if asked.calls == 0 {
             by_name.remove(&self.name);
         }
     }
