@@ -1,6 +1,7 @@
 //! Options of `archon lock`.
 
 use super::parse::{duration, name};
+use archon_client::LockOptions;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub(crate) struct LockArgs {
 /// Parses a lease: as any time, a second to an hour.
 fn lease(text: &str) -> Result<Duration, String> {
     let lease = duration(text)?;
-    if (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(&lease) {
+    if (LockOptions::LEASE_MIN..=LockOptions::LEASE_MAX).contains(&lease) {
         Ok(lease)
     } else {
         Err(format!("{text} is not within 1s to 1h; the default is 10s"))

@@ -1,6 +1,6 @@
 //! Holder of a lock: renewal before the lease ends, and release.
 
-use super::row::LockRow;
+use super::row::{LockRow, remove_row};
 use crate::error::Error;
 use crate::kv::Client;
 use crate::kv::put_options::PutOptions;
@@ -137,10 +137,8 @@ impl Holding {
                 return Ok(());
             }
             let revision = self.state.lock().revision;
-            // A value that is due when it is written removes the row: a deletion with a condition.
-            let removal = PutOptions::default().if_revision(revision).expires_at_ms(0);
-            match client.put_with(&self.name, Bytes::new(), removal).await {
-                Ok(_) => return Ok(()),
+            match remove_row(client, &self.name, revision).await {
+                Ok(()) => return Ok(()),
                 Err(Error::ConditionFailed { .. }) => {
                     if !self.adopt(client).await? {
                         return Ok(());

@@ -18,16 +18,13 @@ use archon_types::Revision;
 use bytes::Bytes;
 use contender::{Contender, Step};
 use holder::Holding;
-use row::{HOLDER_BYTES_MAX, LockRow};
+use row::{HOLDER_BYTES_MAX, LockRow, remove_row};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Shortest and longest lease of a lock.
-const LEASE_MIN: Duration = Duration::from_secs(1);
-const LEASE_MAX: Duration = Duration::from_secs(3_600);
 /// Time limit of each request that removes the row of a contender that gives up.
 const ABANDON_WITHIN: Duration = Duration::from_millis(500);
 /// Shortest and longest pause between two reads of a held lock.
@@ -58,6 +55,11 @@ impl Default for LockOptions {
 }
 
 impl LockOptions {
+    /// Shortest lease.
+    pub const LEASE_MIN: Duration = Duration::from_secs(1);
+    /// Longest lease.
+    pub const LEASE_MAX: Duration = Duration::from_secs(3_600);
+
     /// Sets the lease, from a second to an hour: the time for which the holder may act without a renewal, and after
     /// which a contender takes the lock of a dead holder. It is renewed after each quarter.
     pub fn lease(self, lease: Duration) -> Self {
@@ -81,7 +83,7 @@ impl LockOptions {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
+        if !(Self::LEASE_MIN..=Self::LEASE_MAX).contains(&self.lease) {
             return Err(Error::invalid(format!("the lease {:?} is not within 1 s to 1 h", self.lease)));
         }
         if self.holder.len() > HOLDER_BYTES_MAX {
@@ -295,8 +297,7 @@ async fn abandon(client: &Client, name: &Bytes, owner: &str) {
     let client = client.with_timeout(ABANDON_WITHIN);
     let Ok(Some(found)) = client.get(name).await else { return };
     if LockRow::decode(&found.value).is_some_and(|row| row.owner == owner) {
-        let removal = PutOptions::default().if_revision(found.revision).expires_at_ms(0);
-        let _ = client.put_with(name, Bytes::new(), removal).await;
+        let _ = remove_row(&client, name, found.revision).await;
     }
 }
 

@@ -1,5 +1,9 @@
 //! Row of a lock: its holder, and the lease that contenders wait for.
 
+use crate::error::Error;
+use crate::kv::Client;
+use crate::kv::put_options::PutOptions;
+use archon_types::Revision;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +34,16 @@ impl LockRow {
         let row: Self = serde_json::from_slice(value).ok()?;
         (!row.owner.is_empty()).then_some(row)
     }
+}
+
+/// Removes the row of a lock, if it has this revision.
+///
+/// # Errors
+/// [`Error::ConditionFailed`] if it has another one; otherwise see [`Error`].
+pub(super) async fn remove_row(client: &Client, name: &Bytes, revision: Revision) -> Result<(), Error> {
+    // A value that is due when it is written removes the row: a deletion with a condition.
+    let removal = PutOptions::default().if_revision(revision).expires_at_ms(0);
+    client.put_with(name, Bytes::new(), removal).await.map(drop)
 }
 
 #[cfg(test)]
