@@ -1,9 +1,10 @@
 //! `CLUSTER` and its subcommands, `WAIT` and `WAITAOF`.
 
 use super::execute::integer;
-use super::keys::{Redirection, unexpected};
+use super::keys::unexpected;
 use super::keyspace::{self, Page, Pages};
 use super::refusal::{Executed, Refusal, refusal};
+use super::routing::Redirection;
 use super::session::Session;
 use super::state::{CALL, RedisService};
 use archon_host::Origin;

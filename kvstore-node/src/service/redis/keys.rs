@@ -3,6 +3,7 @@
 
 use super::execute::integer;
 use super::refusal::{Executed, Refusal, cluster_down, refusal};
+use super::routing::{Redirection, moved};
 use super::session::Session;
 use super::several;
 use super::state::RedisService;
@@ -13,7 +14,7 @@ use archon_resp::{
     NewExpiry, Reply, SetOptions, unknown_subcommand, wrong_arity,
 };
 use archon_types::limits::VALUE_BYTES_MAX;
-use archon_types::{Answer, ErrorKind, Expiry, Holds, Keys, Millis, Op, PartitionId, Revision, Stored, Table, slot_of};
+use archon_types::{Answer, ErrorKind, Expiry, Millis, Op, PartitionId, Revision, Stored, slot_of};
 use bytes::Bytes;
 
 /// Most attempts of a write on a condition. Each failure means that another client has written the key.
@@ -348,62 +349,6 @@ impl Operations<'_> {
     }
 }
 
-/// Way of an operation on a partition.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Redirection {
-    /// To this node.
-    None,
-    /// The client asks the Redis listener at this address.
-    To(String),
-    /// This node forwards it to the leader, which has no such listener.
-    Forward,
-}
-
-impl RedisService {
-    /// Returns the way of operations on a partition, as far as this node knows its leader.
-    pub(super) fn redirection(&self, partition: PartitionId) -> Redirection {
-        let shared = &self.kv.shared;
-        let own = shared.life().map(|life| life.member.node);
-        match shared.tables.leader_node(partition) {
-            Some(node) if Some(node.id) != own => node.redis.map_or(Redirection::Forward, Redirection::To),
-            _ => Redirection::None,
-        }
-    }
-
-    /// Returns the table with the keys of Redis clients.
-    pub(super) async fn table(&self, session: &Session, op: &Op) -> Result<Table, Refusal> {
-        if self.kv.shared.life().is_none() {
-            return Err(Refusal::new("LOADING the node is not registered with a coordinator"));
-        }
-        let table = self.kv.table(&session.caller, &self.config.table, op).await;
-        table.map_err(|detail| refusal(&detail, false))
-    }
-
-    /// Returns the table and its number of partitions, if the caller has the right to this operation.
-    pub(super) async fn table_for(&self, session: &Session, op: &Op) -> Result<(Table, u32), Refusal> {
-        let table = self.table(session, op).await?;
-        self.kv.check_right(&session.caller, table.id, op).map_err(|detail| refusal(&detail, false))?;
-        let partitions = self.partitions(&table)?;
-        Ok((table, partitions))
-    }
-
-    /// Returns the number of partitions of a hashed table.
-    pub(super) fn partitions(&self, table: &Table) -> Result<u32, Refusal> {
-        match table.keys {
-            Keys::Hash { partitions } if table.holds == Holds::Data => Ok(partitions),
-            _ => Err(Refusal::new(format!(
-                "ERR table {} has no hash slots; give the nodes a hashed table by --redis-table",
-                table.name
-            ))),
-        }
-    }
-}
-
-fn moved(key: &[u8], address: &str) -> Refusal {
-    // As Redis writes IPv6 addresses: without brackets.
-    Refusal::new(format!("MOVED {} {}", slot_of(key), address.replace(['[', ']'], "")))
-}
-
 pub(super) fn revision(found: &Found) -> Revision {
     found.as_ref().map_or(Revision::ZERO, |found| found.revision)
 }
@@ -504,11 +449,5 @@ mod tests {
         assert_eq!(replies(Some(stored(Some(11_499)))), [1, 1_499, 11, 11_499]);
         assert_eq!(replies(Some(stored(Some(11_500)))), [2, 1_500, 12, 11_500]);
         assert_eq!(replies(Some(stored(Some(9_000)))), [0, 0, 9, 9_000], "its leader's clock is behind");
-    }
-
-    #[test]
-    fn redirection_names_the_slot() {
-        assert_eq!(moved(b"foo", "10.0.0.7:6379"), Refusal::new("MOVED 12182 10.0.0.7:6379"));
-        assert_eq!(moved(b"foo", "[::1]:6379"), Refusal::new("MOVED 12182 ::1:6379"));
     }
 }

@@ -12,6 +12,7 @@ mod keyspace;
 mod pipeline;
 mod queue;
 mod refusal;
+mod routing;
 mod script_cache;
 mod scripts;
 mod session;
