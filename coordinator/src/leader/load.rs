@@ -54,6 +54,10 @@ pub(crate) struct SpaceWait {
     pub(crate) reported: Instant,
 }
 
+fn is_recent(wait: &SpaceWait, now: Instant) -> bool {
+    now.saturating_duration_since(wait.reported) < WAIT_REPORTED
+}
+
 /// The loads of all nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
@@ -85,15 +89,15 @@ impl Loads {
         turned
     }
 
-    /// Records that a node waits for disk space.
+    /// Records that a node waits for disk space. Such a node is not alive, so only the age of a report ends it.
     pub(crate) fn note_wait(&mut self, node: NodeId, wait: SpaceWait) {
+        self.waits.retain(|_, earlier| is_recent(earlier, wait.reported));
         self.waits.insert(node, wait);
     }
 
     /// Returns the nodes that wait for disk space, as reported a short time before `now`.
     pub(crate) fn waits(&self, now: Instant) -> impl Iterator<Item = (NodeId, SpaceWait)> {
-        let is_recent = move |wait: &SpaceWait| now.saturating_duration_since(wait.reported) < WAIT_REPORTED;
-        self.waits.iter().filter(move |(_, wait)| is_recent(wait)).map(|(node, wait)| (*node, *wait))
+        self.waits.iter().filter(move |(_, wait)| is_recent(wait, now)).map(|(node, wait)| (*node, *wait))
     }
 
     /// Returns the nodes that refuse writes because their disks are full.
@@ -131,10 +135,9 @@ impl Loads {
         }
     }
 
-    /// Forgets nodes.
+    /// Forgets the loads of nodes that are no longer alive. Reports of nodes that wait for disk space stay.
     pub(crate) fn retain(&mut self, keep: impl Fn(NodeId) -> bool) {
         self.nodes.retain(|node, _| keep(*node));
-        self.waits.retain(|node, _| keep(*node));
     }
 
     /// Returns the bytes that a node stores, if reported.
@@ -167,6 +170,7 @@ impl Loads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::DiskLimit;
 
     #[test]
     fn percent_stays_below_100_while_copying() {
@@ -174,6 +178,26 @@ mod tests {
         assert_eq!(Copied { done: 50, total: 200 }.percent(), 25);
         assert_eq!(Copied { done: 300, total: 200 }.percent(), 99);
         assert_eq!(Copied { done: u64::MAX, total: 1 }.percent(), 99);
+    }
+
+    /// The report of a stopped node was forgotten with the loads of nodes that are not alive, so `status` showed the node
+    /// as stopped between two reports.
+    #[test]
+    fn wait_for_space_outlasts_the_load_of_its_node() {
+        let (athens, byzantium, began) = (NodeId::new(1), NodeId::new(2), Instant::now());
+        let lack = DiskFull { free_bytes: 0, needed_bytes: 7, limit: DiskLimit::default() };
+        let wait = |reported| SpaceWait { lack, began: Millis::new(5), reported };
+        let mut loads = Loads::default();
+        loads.note(athens, &Said::default());
+        loads.note_wait(athens, wait(began));
+        loads.retain(|_| false);
+        let waiting = |loads: &Loads, now| loads.waits(now).map(|(node, _)| node).collect::<Vec<_>>();
+        assert_eq!(waiting(&loads, began), [athens]);
+        assert!(waiting(&loads, began + WAIT_REPORTED).is_empty());
+        loads.note_wait(byzantium, wait(began + WAIT_REPORTED));
+        assert_eq!(loads.waits.len(), 1, "reports that ended are dropped by the next one");
+        loads.note(byzantium, &Said::default());
+        assert_eq!(loads.waits.len(), 0, "a heartbeat ends the wait");
     }
 
     #[test]
