@@ -1,5 +1,5 @@
 //! Benchmark of ownership checks, which a service does for each piece of work: `have_partition` and `Grant::check`,
-//! beside the clock that both read. `cargo bench -p archon-client --bench have_partition`
+//! beside the clock that both read. `cargo bench -p archonkv-client --bench have_partition`
 
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};

@@ -5,7 +5,7 @@
 //! `metrics-exporter-prometheus` for a Prometheus server:
 //!
 //! ```ignore
-//! // Cargo.toml: archon-client = { …, features = ["metrics"] } and metrics-exporter-prometheus = "0.18"
+//! // Cargo.toml: archonkv-client = { …, features = ["metrics"] } and metrics-exporter-prometheus = "0.18"
 //! use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 //!
 //! // Without buckets, durations are reported as quantiles of this process, which do not add up over several.

@@ -12,6 +12,15 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace root").to_owned()
 }
 
+/// Prefix of published packages instead of `archon-`, with which other projects have crates in the registry (ADR 0099).
+pub const PUBLISHED_PREFIX: &str = "archonkv-";
+
+/// Returns the key under which the manifests of the workspace name a package: its name with the prefix `archon-`.
+#[must_use]
+pub fn dependency_key(package: &str) -> String {
+    package.strip_prefix(PUBLISHED_PREFIX).map_or_else(|| package.to_owned(), |rest| format!("archon-{rest}"))
+}
+
 /// Returns the text of a file of the workspace.
 ///
 /// # Panics

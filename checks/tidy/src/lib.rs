@@ -7,4 +7,4 @@ mod files;
 pub mod named;
 pub mod packaging;
 
-pub use files::{files_below, names, root, source};
+pub use files::{PUBLISHED_PREFIX, dependency_key, files_below, names, root, source};

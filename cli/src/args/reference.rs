@@ -99,6 +99,6 @@ fn page_of_commands_matches_the_parser() {
     let differs = wanted.lines().zip(found.lines()).find(|(wanted, found)| wanted != found);
     assert!(
         wanted == found,
-        "docs/reference/cli.md does not match the parser ({differs:?}); regenerate it: {UPDATE}=1 cargo test -p archon-cli reference"
+        "docs/reference/cli.md does not match the parser ({differs:?}); regenerate it: {UPDATE}=1 cargo test -p archonkv-cli reference"
     );
 }

@@ -231,7 +231,7 @@ fn hold(file: &str, wanted: &str) {
     assert!(
         found == wanted,
         "docs/reference/{file} does not match the types ({differs:?}); if the change is intended, regenerate it: \
-         {UPDATE}=1 cargo test -p archon-cli --lib contract, and list it in CHANGELOG.md"
+         {UPDATE}=1 cargo test -p archonkv-cli --lib contract, and list it in CHANGELOG.md"
     );
 }
 

@@ -4,7 +4,7 @@
 //!
 //! ```toml
 //! [dev-dependencies]
-//! archon-client = { path = "../archon/client", features = ["testing"] }
+//! archonkv-client = { path = "../archon/client", features = ["testing"] }
 //! ```
 
 mod reported;

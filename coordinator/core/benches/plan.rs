@@ -1,5 +1,5 @@
 //! Measures the time of planning, a control turn and a failure with thousands of nodes and 100,000 partitions.
-//! `cargo bench -p archon-coordinator-core`
+//! `cargo bench -p archonkv-coordinator-core`
 
 #![expect(clippy::disallowed_types, reason = "a benchmark looks at the clock; the room that it measures does not")]
 

@@ -34,7 +34,8 @@ fn build(revision: &str) -> Result<PathBuf, String> {
             .arg(&known))?;
     }
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(&tree).env("CARGO_TARGET_DIR", &target).args(["build", "--locked", "-p", "archon-cli"]);
+    // Not by the package, which has another name in older revisions.
+    cargo.current_dir(&tree).env("CARGO_TARGET_DIR", &target).args(["build", "--locked", "--bin", "archon"]);
     let built = run(&mut cargo);
     run(Command::new("git").arg("-C").arg(&root).args(["worktree", "remove", "--force"]).arg(&tree))?;
     built.map(|()| target.join("debug/archon"))

@@ -31,7 +31,7 @@ fn build(directory: &Path) -> PathBuf {
     command.args([
         "deb",
         "--package",
-        "archon-cli",
+        "archonkv-cli",
         "--no-build",
         "--no-strip",
         "--fast",

@@ -47,7 +47,7 @@ fn schema_of_the_protocol_equals_the_types() {
     assert!(
         found == wanted,
         "docs/reference/agent.schema.json does not match the types; if the change is intended, regenerate it: \
-         {UPDATE}=1 cargo test -p archon-agent --lib schema, and raise VERSION if an existing service would \
+         {UPDATE}=1 cargo test -p archonkv-agent --lib schema, and raise VERSION if an existing service would \
          misunderstand it"
     );
 }

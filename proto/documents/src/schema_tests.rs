@@ -44,7 +44,7 @@ fn compare(path: &str, wanted: &str) {
     let found = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         found == wanted,
-        "{path} does not match the types; regenerate it: {UPDATE}=1 cargo test -p archon-documents schema"
+        "{path} does not match the types; regenerate it: {UPDATE}=1 cargo test -p archonkv-documents schema"
     );
 }
 
@@ -75,7 +75,7 @@ fn answers_tolerate_fields_of_newer_versions() {
 
 /// Line of `admin.proto` before the generated calls.
 const GENERATED: &str = "  // Calls with documents, generated from archon-documents: \
-                         ARCHON_UPDATE_DOCS=1 cargo test -p archon-documents schema\n";
+                         ARCHON_UPDATE_DOCS=1 cargo test -p archonkv-documents schema\n";
 
 #[test]
 fn proto_schema_lists_every_method() {

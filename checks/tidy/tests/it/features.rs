@@ -1,6 +1,6 @@
 //! Features of the integration tests: `cargo test -p archon-integration-tests` compiles what `--workspace` has compiled.
 
-use archon_tidy::{files_below, root, source};
+use archon_tidy::{dependency_key, files_below, root, source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use toml::{Table, Value};
@@ -10,16 +10,21 @@ const TESTS: &str = "archon-integration-tests";
 const NORMAL: &[&str] = &["dependencies", "build-dependencies"];
 const DEV: &str = "dev-dependencies";
 
-/// Every manifest of the workspace, by the name of its crate.
+/// Every manifest of the workspace, by the key of its crate.
 fn manifests() -> BTreeMap<String, Table> {
     let paths =
         files_below(&root(), &["Cargo.toml"]).into_iter().filter(|path| path.parent() != Some(root().as_path()));
     let read = paths.map(|path| {
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let manifest: Table = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        (manifest["package"]["name"].as_str().expect("a name").to_owned(), manifest)
+        (key(&manifest), manifest)
     });
     read.collect()
+}
+
+/// Returns the key under which other crates depend on the crate of a manifest.
+fn key(manifest: &Table) -> String {
+    dependency_key(manifest["package"]["name"].as_str().expect("a name"))
 }
 
 fn strings(value: Option<&Value>) -> impl Iterator<Item = &str> {
@@ -28,7 +33,7 @@ fn strings(value: Option<&Value>) -> impl Iterator<Item = &str> {
 
 /// Pairs of a crate and a feature that these tables of a manifest enable; what it enables of itself, with all that follows.
 fn enabled(manifest: &Table, tables: &[&str], workspace: &Table) -> BTreeSet<(String, String)> {
-    let own = manifest["package"]["name"].as_str().expect("a name");
+    let own = key(manifest);
     let mut pairs = BTreeSet::new();
     for table in tables {
         for (dependency, value) in manifest.get(*table).and_then(Value::as_table).into_iter().flatten() {
@@ -37,7 +42,7 @@ fn enabled(manifest: &Table, tables: &[&str], workspace: &Table) -> BTreeSet<(St
             pairs.extend(features.map(|feature| (dependency.clone(), feature.to_owned())));
         }
     }
-    let mut open: Vec<String> = pairs.iter().filter(|(of, _)| of == own).map(|(_, feature)| feature.clone()).collect();
+    let mut open: Vec<String> = pairs.iter().filter(|(of, _)| *of == own).map(|(_, feature)| feature.clone()).collect();
     while let Some(feature) = open.pop() {
         for follows in strings(manifest.get("features").and_then(|features| features.get(&feature))) {
             match follows.split_once('/') {

@@ -1,7 +1,7 @@
 //! Crates that are published, and the packages of other languages: their manifests, compared with the workspace.
 
 use super::{version, workspace};
-use archon_tidy::{files_below, names, root, source};
+use archon_tidy::{PUBLISHED_PREFIX, dependency_key, files_below, names, root, source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
@@ -12,12 +12,17 @@ fn manifest(folder: &str) -> toml::Table {
     source(&format!("{folder}/Cargo.toml")).parse().unwrap_or_else(|error| panic!("{folder}: {error}"))
 }
 
-/// Returns the folder of each crate of the workspace by its name.
+/// Returns the name of a crate's package.
+fn package(folder: &str) -> String {
+    manifest(folder)["package"]["name"].as_str().expect("a name").to_owned()
+}
+
+/// Returns the folder of each crate of the workspace by the key under which other crates depend on it.
 fn folders() -> BTreeMap<String, String> {
     let workspace = workspace();
     let members = workspace["workspace"]["members"].as_array().expect("members");
     let folder = |member: &toml::Value| member.as_str().expect("a folder").to_owned();
-    let named = |folder: String| (manifest(&folder)["package"]["name"].as_str().expect("a name").to_owned(), folder);
+    let named = |folder: String| (dependency_key(&package(&folder)), folder);
     members.iter().map(folder).map(named).collect()
 }
 
@@ -47,6 +52,26 @@ fn crates_of_users_are_published_with_their_dependencies() {
         folders.iter().filter(|(_, folder)| is_published(folder)).map(|(name, _)| name.clone()).collect();
     assert_eq!(published, needed, "crates without `publish.workspace = true` are those that users build");
     assert!(published.len() > 20, "{published:?}");
+}
+
+/// Sources keep the names of libraries, and manifests the keys of dependencies: only a package has the prefix.
+#[test]
+fn published_packages_alone_have_the_prefix() {
+    let workspace = workspace();
+    let declared = workspace["workspace"]["dependencies"].as_table().expect("a table");
+    for (key, folder) in folders() {
+        let rest = key.strip_prefix("archon-").unwrap_or_else(|| panic!("{folder}: {key}"));
+        let manifest = manifest(&folder);
+        let library = manifest.get("lib").and_then(|lib| lib.get("name")).and_then(toml::Value::as_str);
+        if is_published(&folder) {
+            assert_eq!(package(&folder), format!("{PUBLISHED_PREFIX}{rest}"), "{folder}: [package] name");
+            assert_eq!(library, Some(key.replace('-', "_").as_str()), "{folder}: [lib] name");
+            let found = declared[&key].get("package").and_then(toml::Value::as_str);
+            assert_eq!(found, Some(package(&folder).as_str()), "{key} in [workspace.dependencies]");
+        } else {
+            assert_eq!((package(&folder), library), (key, None), "{folder}");
+        }
+    }
 }
 
 #[test]
@@ -119,8 +144,8 @@ fn packages_of_all_languages_have_one_version() {
 #[test]
 fn files_of_published_crates_are_complete() {
     let folders = folders();
-    let published: Vec<&String> =
-        folders.iter().filter(|(_, folder)| is_published(folder)).map(|(name, _)| name).collect();
+    let published: Vec<String> =
+        folders.values().filter(|folder| is_published(folder)).map(|folder| package(folder)).collect();
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["package", "--list", "--offline", "--locked", "--allow-dirty"]).current_dir(root());
     for name in &published {
@@ -144,7 +169,7 @@ fn files_of_published_crates_are_complete() {
 fn no_page_installs_a_crate_of_strangers() {
     for page in files_below(&root(), &[".md"]) {
         let text = std::fs::read_to_string(&page).expect("a text");
-        for command in ["cargo install archon", "cargo add archon"] {
+        for command in ["cargo install archon-", "cargo add archon-"] {
             assert!(!text.contains(command), "{}: {command}…", page.display());
         }
     }

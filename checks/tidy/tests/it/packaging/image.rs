@@ -20,7 +20,7 @@ fn image_is_built_with_our_toolchain_and_every_room() {
             && dockerfile.contains(&format!("/out/archon {PROGRAM}\n"))
     );
     assert!(dockerfile.contains("\nUSER 65532:65532\n") && dockerfile.contains("\nSTOPSIGNAL SIGTERM\n"));
-    assert!(workspace["profile"].get("dist").is_some() && dockerfile.contains("--profile dist -p archon-cli"));
+    assert!(workspace["profile"].get("dist").is_some() && dockerfile.contains("--profile dist -p archonkv-cli"));
     let exposed = dockerfile.lines().find_map(|line| line.strip_prefix("EXPOSE ")).expect("ports");
     let exposed: BTreeSet<u16> = exposed.split(' ').map(|port| port.parse().expect("a port")).collect();
     let told = |member: &Member, setting: &str| member.value(setting).map(port);
