@@ -83,13 +83,7 @@ pub use routing::owners::{NoPosition, OwnersPosition, OwnersWatch};
 pub use routing::routes::{Owner, RouteChanges, RouteMap, Routes};
 pub use stats::NodeStats;
 
-/// Compiles the Rust examples of these pages with the tests.
+/// Compiles the Rust examples of the crate's README with the tests.
 #[cfg(doctest)]
-mod pages {
-    #[doc = include_str!("../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../README.md")]
-    struct CrateReadme;
-    #[doc = include_str!("../../docs/concepts/leases.md")]
-    struct Leases;
-}
+#[doc = include_str!("../README.md")]
+struct CrateReadme;

@@ -8,6 +8,15 @@ use archon_local_cluster::{Cluster, SMALL};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Compiles the Rust examples of these pages with the tests. A published crate could not: it has no files of other folders.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/concepts/leases.md")]
+    struct Leases;
+}
+
 /// Result of an example: an error is printed, and the exit code is 1.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 

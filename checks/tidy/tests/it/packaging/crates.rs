@@ -157,11 +157,41 @@ fn files_of_published_crates_are_complete() {
     let count = |file: &str| listed.lines().filter(|line| *line == file).count();
     assert_eq!(count("Cargo.toml"), published.len());
     assert_eq!(count("README.md") + count("crate.md"), published.len());
+    // The licence asks for a copy of itself.
+    assert_eq!(count("LICENSE"), published.len());
     assert_eq!(count("src/lib.rs"), published.len());
     // Files that builds read beside sources.
     for file in ["build.rs", "proto/archon/v1/kv.proto", "src/main.rs", "page/index.html"] {
         assert!(count(file) > 0, "{file} is in no crate");
     }
+}
+
+/// A packed crate has only files of its own folder.
+#[test]
+fn published_sources_include_no_file_of_other_folders() {
+    let mut wrong = Vec::new();
+    let root = root().canonicalize().expect("the root");
+    for folder in folders().into_values().filter(|folder| is_published(folder)) {
+        let folder = root.join(folder);
+        for source in files_below(&folder, &[".rs"]) {
+            let text = std::fs::read_to_string(&source).expect("a text");
+            for included in included_files(&text) {
+                let file = source.parent().expect("a folder").join(included);
+                let file = file.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+                if !file.starts_with(&folder) {
+                    wrong.push(format!("{} includes {included}", source.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Returns the paths in `include_str!("…")`, `include_bytes!("…")` and `include!("…")`.
+fn included_files(text: &str) -> Vec<&str> {
+    let macros = ["include_str!(\"", "include_bytes!(\"", "include!(\""];
+    let after = macros.iter().flat_map(|name| text.split(name).skip(1));
+    after.filter_map(|rest| rest.split('"').next()).collect()
 }
 
 /// Crates of strangers have these names in the registry (docs/operate/releases.md).
