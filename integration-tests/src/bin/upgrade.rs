@@ -34,8 +34,13 @@ fn build(revision: &str) -> Result<PathBuf, String> {
             .arg(&known))?;
     }
     let mut cargo = Command::new("cargo");
-    // Not by the package, which has another name in older revisions.
-    cargo.current_dir(&tree).env("CARGO_TARGET_DIR", &target).args(["build", "--locked", "--bin", "archon"]);
+    // Not by the name of the package, which differs between revisions.
+    cargo.current_dir(&tree).env("CARGO_TARGET_DIR", &target).args([
+        "build",
+        "--locked",
+        "--manifest-path",
+        "cli/Cargo.toml",
+    ]);
     let built = run(&mut cargo);
     run(Command::new("git").arg("-C").arg(&root).args(["worktree", "remove", "--force"]).arg(&tree))?;
     built.map(|()| target.join("debug/archon"))

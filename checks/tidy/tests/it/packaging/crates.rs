@@ -3,6 +3,7 @@
 use super::{version, workspace};
 use archon_tidy::{PUBLISHED_PREFIX, dependency_key, files_below, names, root, source};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
 /// Crates that users name; the others are published because these depend on them.
@@ -129,6 +130,19 @@ fn published_crates_can_be_published_in_some_order() {
     assert!(left.is_empty(), "these need each other; name a dependency of tests by its path alone: {left:#?}");
 }
 
+/// Cargo only warns of a profile for a package that does not exist, and the setting has no effect.
+#[test]
+fn profiles_name_existing_packages() {
+    let lock: toml::Table = source("Cargo.lock").parse().expect("TOML");
+    let packages = lock["package"].as_array().expect("packages");
+    let known: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    let workspace = workspace();
+    let profiles = workspace["profile"].as_table().expect("profiles").values();
+    let named = profiles.filter_map(|profile| profile.get("package")?.as_table()).flat_map(toml::Table::keys);
+    let unknown: Vec<_> = named.filter(|name| *name != "*" && !known.contains(name.as_str())).collect();
+    assert!(unknown.is_empty(), "no packages: {unknown:?}");
+}
+
 #[test]
 fn packages_of_all_languages_have_one_version() {
     let version = version();
@@ -166,40 +180,58 @@ fn files_of_published_crates_are_complete() {
     }
 }
 
-/// A packed crate has only files of its own folder.
+/// A packed crate has only files of its own folder, without those of crates below it.
 #[test]
 fn published_sources_include_no_file_of_other_folders() {
-    let mut wrong = Vec::new();
+    let (mut wrong, mut included) = (Vec::new(), 0);
     let root = root().canonicalize().expect("the root");
     for folder in folders().into_values().filter(|folder| is_published(folder)) {
-        let folder = root.join(folder);
-        for source in files_below(&folder, &[".rs"]) {
+        for source in files_below(&root.join(folder), &[".rs"]) {
             let text = std::fs::read_to_string(&source).expect("a text");
-            for included in included_files(&text) {
-                let file = source.parent().expect("a folder").join(included);
+            for path in included_paths(&text) {
+                let file = source.parent().expect("a folder").join(path);
                 let file = file.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-                if !file.starts_with(&folder) {
-                    wrong.push(format!("{} includes {included}", source.display()));
+                included += 1;
+                if crate_of(&file) != crate_of(&source) {
+                    wrong.push(format!("{} includes {path}", source.display()));
                 }
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(included > 2, "only {included} included files found");
 }
 
-/// Returns the paths in `include_str!("…")`, `include_bytes!("…")` and `include!("…")`.
-fn included_files(text: &str) -> Vec<&str> {
-    let macros = ["include_str!(\"", "include_bytes!(\"", "include!(\""];
-    let after = macros.iter().flat_map(|name| text.split(name).skip(1));
-    after.filter_map(|rest| rest.split('"').next()).collect()
+/// Returns the folder of the crate that a file belongs to.
+fn crate_of(file: &Path) -> Option<&Path> {
+    file.ancestors().find(|folder| folder.join("Cargo.toml").is_file())
 }
 
-/// Crates of strangers have these names in the registry (docs/operate/releases.md).
+/// Returns the paths in `include_str!`, `include_bytes!`, `include!` and `#[path = …]`; of `concat!` its first literal. Files that a
+/// build script writes are left out.
+fn included_paths(text: &str) -> Vec<&str> {
+    let begins = ["include_str!(", "include_bytes!(", "include!(", "#[path = "];
+    let after = begins.iter().flat_map(|begin| text.split(begin).skip(1)).map(str::trim_start);
+    let paths = after.filter(|rest| !rest.starts_with("concat!(env!(\"OUT_DIR\")")).map(|rest| {
+        let literal = rest.strip_prefix("concat!(").unwrap_or(rest).trim_start().strip_prefix('"');
+        literal.and_then(|rest| rest.split('"').next()).unwrap_or_else(|| panic!("no literal: {rest:.40}"))
+    });
+    paths.collect()
+}
+
+#[test]
+fn included_paths_are_found_in_all_forms() {
+    let text = "include_str!(\n    \"a\") include_bytes!(concat!(\"b/\", $name)) #[path = \"c.rs\"] \
+                include!(concat!(env!(\"OUT_DIR\"), \"/d\"))";
+    assert_eq!(included_paths(text), ["a", "b/", "c.rs"]);
+}
+
+/// Crates of strangers have such names in the registry, and ours are not published yet (docs/operate/releases.md).
 #[test]
 fn no_page_installs_a_crate_of_strangers() {
     for page in files_below(&root(), &[".md"]) {
         let text = std::fs::read_to_string(&page).expect("a text");
-        for command in ["cargo install archon-", "cargo add archon-"] {
+        for command in ["cargo install archon", "cargo add archon"] {
             assert!(!text.contains(command), "{}: {command}…", page.display());
         }
     }
