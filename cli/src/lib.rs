@@ -49,7 +49,7 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let asks_json = args.windows(2).any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json")
         || args.iter().any(|word| word == "-ojson" || word == "--output=json" || word == "--json");
-    let cli = match args::parse(args) {
+    let cli = match args::parse_line(args) {
         Ok(cli) => cli,
         Err(error) => {
             // `--help` and `--version` arrive here too; clap knows which stream each belongs on.

@@ -156,14 +156,14 @@ pub(crate) struct CheckArgs {
 
 #[cfg(test)]
 mod tests {
-    use crate::args::{PartitionVerb, Verb, parse};
+    use crate::args::{PartitionVerb, Verb, parse_line};
     use std::ffi::OsString;
 
     #[test]
     fn printed_partition_name_is_accepted() {
         let read = |line: &[&str]| {
             let words = ["archon", "partition", "online"].iter().chain(line).map(OsString::from);
-            match parse(words).map_err(|error| error.to_string())?.verb {
+            match parse_line(words).map_err(|error| error.to_string())?.verb {
                 Verb::Partition(PartitionVerb::Online(args)) => Ok((args.table, args.id)),
                 other => Err(format!("{other:?}")),
             }

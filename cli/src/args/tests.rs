@@ -1,4 +1,8 @@
 use super::*;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
+use std::time::Duration;
 
 #[test]
 fn definition_is_valid() {
@@ -58,7 +62,7 @@ fn help_of_a_coordinator_names_the_defaults() {
 
 #[test]
 fn flag_without_effect_is_refused() {
-    let read = |line: &[&str]| parse(line.iter().map(OsString::from));
+    let read = |line: &[&str]| parse_line(line.iter().map(OsString::from));
     for flags in [&["--name", "athens"][..], &["--weight", "5"], &["--log", "debug"], &["--config", "f"]] {
         let error = read(&[&["archon", "node"], flags, &["list"]].concat()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
@@ -72,7 +76,7 @@ fn flag_without_effect_is_refused() {
 
 #[test]
 fn table_named_twice_is_refused() {
-    let read = |line: &[&str]| parse(line.iter().map(OsString::from));
+    let read = |line: &[&str]| parse_line(line.iter().map(OsString::from));
     for line in [["archon", "kv", "--table", "a", "export", "b"], ["archon", "kv", "import", "b", "--table", "a"]] {
         let error = read(&line).unwrap_err();
         assert!(error.kind() == ErrorKind::ArgumentConflict && error.to_string().contains("twice"), "{error}");
