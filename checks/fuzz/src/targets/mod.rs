@@ -3,10 +3,12 @@
 mod checked_in_place;
 mod command_line;
 mod coordinator;
+mod documents;
 mod frames;
 mod heartbeats;
 mod log;
 mod node;
+mod operations;
 mod redis;
 mod replica;
 mod wire;
@@ -21,6 +23,8 @@ pub fn all() -> Vec<Target> {
         frames::targets(),
         redis::targets(),
         wire::targets(),
+        operations::targets(),
+        documents::targets(),
         heartbeats::targets(),
         node::targets(),
         coordinator::targets(),
