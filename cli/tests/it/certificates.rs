@@ -1,15 +1,12 @@
 //! `archon cert` as a black box: the life of a cluster's certificates, and the reaction to invalid input.
 
+use crate::program::command;
 use archon_certificates::{Authority, write_credentials};
-use assert_cmd::Command;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, SystemTime};
-
-/// Far above any expected duration: only a hang reaches it.
-const HANG: Duration = Duration::from_secs(60);
 
 /// Result of a command line that was run in a directory.
 #[derive(Debug)]
@@ -32,14 +29,8 @@ impl Ran {
 }
 
 fn archon(directory: &Path, line: &str, code: i32) -> Ran {
-    let mut command = Command::cargo_bin("archon").expect("the binary is built");
-    for (variable, _) in std::env::vars_os() {
-        if variable.to_string_lossy().starts_with("ARCHON_") {
-            command.env_remove(variable);
-        }
-    }
-    command.current_dir(directory).args(line.split(' ')).timeout(HANG);
-    let Output { status, stdout, stderr } = command.output().expect("the binary runs");
+    let ran = command().current_dir(directory).args(line.split(' ')).output();
+    let Output { status, stdout, stderr } = ran.expect("the binary runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     let ran = Ran { code: status.code().expect("no signal"), stdout: text(stdout), stderr: text(stderr) };
     assert_eq!(ran.code, code, "archon {line}: {}{}", ran.stdout, ran.stderr);
