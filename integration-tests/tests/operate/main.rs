@@ -2,6 +2,7 @@
 
 mod administration;
 mod console;
+mod console_access;
 mod console_page;
 mod doctor;
 mod json_contract;
