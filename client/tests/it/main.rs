@@ -15,3 +15,4 @@ mod named;
 mod participants;
 mod service;
 mod support;
+mod tables;
