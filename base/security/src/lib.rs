@@ -35,6 +35,7 @@ pub use callers::rights::{REMOVED_COORDINATOR_CALL, callers, known_calls, known_
 pub use counted_body::{CountedBody, UnreadAccount};
 pub use limits::refusals::{Refusal, RefusalRecorder, Refusals};
 pub use limits::unread::{ResponseSlices, UNREAD_BYTES_MAX, UnreadBudget, UnreadResponses, UnreadShare, UnreadWatch};
+pub use net::local_name::is_local_name;
 pub use net::stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use net::transport::{CONNECT_TIMEOUT, Connector, LOOKUP_TIMEOUT, Transport};
 pub use tls::Tls;

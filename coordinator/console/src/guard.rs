@@ -3,10 +3,9 @@
 
 use crate::error::ApiError;
 use archon_client::ErrorKind;
-use archon_security::{Caller, Role, callers};
+use archon_security::{Caller, Role, callers, is_local_name};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
-use std::net::IpAddr;
 
 /// Required header of all changes: pages of other origins cannot set it without a preflight request.
 pub(crate) const HEADER: &str = "x-archon-console";
@@ -67,18 +66,10 @@ pub(crate) fn forbidden(why: String) -> ApiError {
     ApiError::new(ErrorKind::Refused, why).with_status(StatusCode::FORBIDDEN)
 }
 
-/// Returns whether a host is an address, or a local name of this machine.
-fn is_local_name(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
     use std::sync::Arc;
 
     fn said(method: &Method, headers: &[(&'static str, &str)], encrypted: bool) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod blocking;
 mod dial;
+pub(crate) mod local_name;
 mod names;
 pub(crate) mod stream;
 pub(crate) mod transport;

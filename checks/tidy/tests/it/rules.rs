@@ -77,7 +77,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
             "archon-types",
         ],
     ),
-    ("member/agent", "archon-agent", &["archon-client"]),
+    ("member/agent", "archon-agent", &["archon-client", "archon-security"]),
     ("backup", "archon-backup", &["archon-client", "archon-durable", "archon-types"]),
     ("coordinator/console", "archon-console", &["archon-client", "archon-security", "archon-types"]),
     (

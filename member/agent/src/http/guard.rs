@@ -2,9 +2,9 @@
 //! must not drive the agent.
 
 use crate::protocol::{ErrorBody, ErrorKind};
+use archon_security::is_local_name;
 use hyper::HeaderMap;
 use hyper::header::{HOST, ORIGIN};
-use std::net::IpAddr;
 
 /// Rejects requests that a web page may have caused.
 ///
@@ -24,15 +24,6 @@ pub(super) fn check_origin(headers: &HeaderMap, by_network: bool) -> Result<(), 
         return Ok(());
     }
     refused(format!("the host {host:?} is not of this machine; call the agent by its IP address or as localhost"))
-}
-
-/// Returns whether a host is an address, or the local name of this machine.
-fn is_local_name(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 #[cfg(test)]
