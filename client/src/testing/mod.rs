@@ -16,24 +16,15 @@ pub use reported::{NotReported, Reported};
 use self::script::Script;
 use self::service::Service;
 use crate::{Epoch, ErrorDetail, ErrorKind, PartitionId};
-use archon_frames::{Incoming, PARTIAL_BYTES_MAX, PartialBudget, sort};
+use archon_frames::testing::FakeServer;
 use archon_proto::v1::session_server::SessionServer;
-use archon_security::Transport;
-use archon_security::connection_limit::ConnectionLimit;
 use parking_lot::Mutex;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
-use tonic::transport::Server;
-
-/// Maximum number of concurrent connections, half of them from one address.
-const CONNECTIONS_MAX: usize = 1_024;
+use tokio::sync::watch;
+use tonic::service::Routes;
 
 /// A coordinator for tests of a service. It listens on loopback, accepts every participant, and grants and withdraws
 /// partitions as the test directs. The participant is the real one, with the real protocol, its own clock and its own
@@ -102,9 +93,8 @@ const CONNECTIONS_MAX: usize = 1_024;
 ///
 /// It runs on its own thread until it is dropped, so it answers even while a service blocks its runtime.
 pub struct FakeCoordinator {
-    address: SocketAddr,
+    server: FakeServer,
     shared: Arc<Shared>,
-    _end: DropGuard,
 }
 
 /// State shared by the thread and the handle.
@@ -130,24 +120,15 @@ impl FakeCoordinator {
     /// If it cannot listen, or cannot start a thread.
     pub async fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared { script: Mutex::default(), changed: watch::Sender::new(0) });
-        let end = CancellationToken::new();
-        let (bound, address) = oneshot::channel();
-        let (serving, ended) = (Arc::clone(&shared), end.clone());
-        let thread = std::thread::Builder::new().name("fake-coordinator".to_owned());
-        thread.spawn(move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => {
-                runtime.block_on(serve(serving, ended, bound));
-                runtime.shutdown_background();
-            }
-            Err(error) => drop(bound.send(Err(error))),
-        })?;
-        let address = address.await.map_err(io::Error::other)??;
-        Ok(Self { address, shared, _end: end.drop_guard() })
+        let service = Service::new(Arc::clone(&shared));
+        let routes = Routes::new(SessionServer::new(service.clone()));
+        let streams = move |kind, reader, writer| service.clone().stream(kind, reader, writer);
+        Ok(Self { server: FakeServer::start("127.0.0.1:0", routes, streams)?, shared })
     }
 
     /// Returns its address, for [`Participant::builder`](crate::Participant::builder).
     pub fn address(&self) -> String {
-        self.address.to_string()
+        self.server.address()
     }
 
     /// Returns a partition of a table. A table has any number of partitions, and is created by the first call with
@@ -253,37 +234,8 @@ impl FakeCoordinator {
     }
 }
 
-/// Serves until `end` is cancelled, and first sends its address.
-async fn serve(shared: Arc<Shared>, end: CancellationToken, bound: oneshot::Sender<io::Result<SocketAddr>>) {
-    let listener = match TcpListener::bind(("127.0.0.1", 0)).await {
-        Ok(listener) => listener,
-        Err(error) => return drop(bound.send(Err(error))),
-    };
-    let _ = bound.send(listener.local_addr());
-    let service = Service::new(shared);
-    let server = Server::builder().add_service(SessionServer::new(service.clone()));
-    let (grpc, incoming) = mpsc::channel(CONNECTIONS_MAX);
-    let incoming = futures::stream::unfold(incoming, |mut incoming| async move {
-        incoming.recv().await.map(|connection| (connection, incoming))
-    });
-    let tasks = TaskTracker::new();
-    let failed = |error: &io::Error| tracing::warn!(%error, "a connection could not be taken");
-    let streams = move |_, kind, reader, writer| service.clone().stream(kind, reader, writer);
-    let connections = Incoming::new(listener, ConnectionLimit::new(CONNECTIONS_MAX), Transport::default());
-    let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
-    tokio::select! {
-        () = sort(connections, grpc, budget, tasks, end.clone(), failed, streams) => {}
-        served = server.serve_with_incoming(incoming) => {
-            if let Err(error) = served {
-                tracing::error!(%error, "the fake coordinator failed");
-            }
-        }
-        () = end.cancelled() => {}
-    }
-}
-
 impl fmt::Debug for FakeCoordinator {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("FakeCoordinator").field("address", &self.address).finish_non_exhaustive()
+        out.debug_struct("FakeCoordinator").field("server", &self.server).finish_non_exhaustive()
     }
 }

@@ -1,10 +1,11 @@
 //! Administration against in-memory coordinators: the coordinators asked, the number of requests, and the errors.
 
-use crate::support::{CLUSTER, FakeCluster, runtime};
+use crate::support::{CLUSTER, FakeCluster};
 use archon_client::{
     Admin, Error, ErrorDetail, ErrorKind, Move, MoveCode, MoveKind, NodeGoal, NodeStatus, Plan, Subject, Version, Word,
 };
 use archon_documents::Method;
+use archon_frames::testing::FakeServer;
 use archon_proto::convert::error::status_of;
 use archon_proto::documents::{AnswerDocuments, Answering, DocumentService};
 use archon_proto::v1::{self, admin_server};
@@ -13,9 +14,7 @@ use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
+use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
 /// Behaviour of a coordinator.
@@ -57,24 +56,17 @@ impl State {
 struct FakeCoordinator {
     state: Arc<State>,
     address: String,
-    runtime: Option<tokio::runtime::Runtime>,
+    _server: FakeServer,
 }
 
 impl FakeCoordinator {
     fn start(role: Role) -> Self {
         let (asked, requests, nodes) = (AtomicUsize::new(0), Mutex::default(), Mutex::default());
         let state = Arc::new(State { role: Mutex::new(role), asked, requests, nodes });
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let (runtime, service) = (runtime(), Arc::new(Service(Arc::clone(&state))));
-        runtime.spawn(async move {
-            let incoming = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
-            let others = admin_server::AdminServer::from_arc(Arc::clone(&service));
-            let server = Server::builder().add_service(DocumentService::new(service, others));
-            let _ = server.serve_with_incoming(incoming).await;
-        });
-        Self { state, address, runtime: Some(runtime) }
+        let service = Arc::new(Service(Arc::clone(&state)));
+        let others = admin_server::AdminServer::from_arc(Arc::clone(&service));
+        let server = FakeServer::of_calls(Routes::new(DocumentService::new(service, others))).unwrap();
+        Self { state, address: server.address(), _server: server }
     }
 
     fn asked(&self) -> usize {
@@ -83,14 +75,6 @@ impl FakeCoordinator {
 
     fn set(&self, role: Role) {
         *self.state.role.lock().unwrap() = role;
-    }
-}
-
-impl Drop for FakeCoordinator {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 

@@ -1,19 +1,21 @@
 //! Tests of a loader that pulls a copy. The test plays the leader, which serves the copy, and the coordinator.
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
-use crate::support::stream::{replicate, sorted};
+use crate::support::stream::{read, replicate};
 use crate::support::{Fake, Known, metric, row, seconds};
+use archon_frames::testing::FakeServer;
 use archon_kv::row as rows;
 use archon_proto::v1;
 use archon_proto::v1::replication_server::{Replication, ReplicationServer};
 use archon_testkit::wait_for_state;
 use archon_types::{BootId, ErrorKind, Fact, Incarnation, Partition, ReplicaState, Revision};
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::FutureExt;
 use futures::stream::{self, BoxStream, StreamExt};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
 const LIVE: ReplicaState = ReplicaState::Live;
@@ -72,26 +74,25 @@ fn page_of(start: u64, key: &str, value: &[u8], last: bool) -> Result<v1::CopyPa
     })
 }
 
-/// Starts the leader and adds its address to the nodes that the coordinators name.
-async fn leader(fake: &Fake) -> Source {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+/// Starts the leader and adds its address to the nodes that the coordinators name. It ends when the server is dropped.
+fn leader(fake: &Fake) -> (Source, FakeServer) {
+    let source = Source::default();
+    let hints = Arc::clone(&source.hints);
+    let heard = move |batch: v1::ReplicationBatch| hints.lock().extend(batch.parts.into_iter().filter_map(hint));
+    let streams = move |_, reader, writer| read(reader, writer, heard.clone()).map(drop);
+    let routes = Routes::new(ReplicationServer::new(source.clone()));
+    let server = FakeServer::start("127.0.0.1:0", routes, streams).unwrap();
     let known = Known {
         id: LEADER_NODE,
         incarnation: Incarnation::new(LEADER_LIFE),
-        address: listener.local_addr().unwrap().to_string(),
+        address: server.address(),
         boot: BootId::new(uuid::Uuid::new_v4()),
         held: Vec::new(),
         redis: None,
         expects: None,
     };
     fake.state.lock().nodes.insert("thebes".into(), known);
-    let source = Source::default();
-    let service = ReplicationServer::new(source.clone());
-    let server = tonic::transport::Server::builder().add_service(service);
-    let hints = source.hints.clone();
-    let heard = move |batch: v1::ReplicationBatch| hints.lock().extend(batch.parts.into_iter().filter_map(hint));
-    tokio::spawn(server.serve_with_incoming(sorted(listener, heard)));
-    source
+    (source, server)
 }
 
 /// Sends athens the leader's message that its log does not reach back far enough.
@@ -114,7 +115,7 @@ async fn restarted_copy_keeps_no_row_of_previous_attempt() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
-    let source = leader(&fake).await;
+    let (source, _server) = leader(&fake);
     *source.script.lock() = VecDeque::from([
         // Two rows, one of which is deleted afterwards; then the stream breaks.
         vec![page(10, "deleted", false), page(10, "kept", false), Err(Status::unavailable("as the test wants it"))],
@@ -148,7 +149,7 @@ async fn incomplete_copy_is_not_served_by_leader() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
-    let source = leader(&fake).await;
+    let (source, _server) = leader(&fake);
     let broken = Err(Status::unavailable("as the test wants it"));
     *source.script.lock() = VecDeque::from([vec![page(10, "first", false), broken]]);
     fake.host("athens", &led(&fake, LOAD)).await;
@@ -167,7 +168,7 @@ async fn loader_pauses_engine_writes_while_clients_use_node() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
-    let source = leader(&fake).await;
+    let (source, _server) = leader(&fake);
     let value = vec![b'v'; 200 * 1024];
     let pages = (0..20).map(|number| page_of(10, &format!("key-{number:02}"), &value, number == 19)).collect();
     *source.script.lock() = VecDeque::from([pages]);

@@ -25,6 +25,8 @@ mod reader;
 mod responses;
 mod server;
 mod sort;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod writer;
 
 pub use bodies::{Bounded, PartialBodies};

@@ -1,29 +1,29 @@
-//! An in-memory cluster: real servers on free ports, each on its own runtime, so that dropping one is as abrupt as
-//! killing a process.
+//! An in-memory cluster: real servers on free ports, each of which ends as abruptly as a killed process.
 #![allow(dead_code)]
 
-use archon_frames::{Keepalive, Opening, PartialBudget, StreamKind, accept};
+mod store;
+mod table;
+
+pub(crate) use store::Store;
+pub(crate) use table::delta;
+
+use archon_frames::testing::FakeServer;
+use archon_frames::{FrameReader, FrameWriter, Keepalive, StreamKind};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::ids::key_bytes;
 use archon_proto::convert::kv::packed::{ReplyPacker, unpack_ops};
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::v1::{self, table_server};
-use archon_types::op::Entry;
+use archon_testkit::wait_for_async;
 use archon_types::{
-    Answer, Change, Check, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, KeyRange, Keys,
-    Millis, Node, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId,
-    ReplicaState, Revision, ScanOrder, Stored, Table, TableDelta, TableId, TablePiece, Version, Write,
+    Answer, ClusterId, ErrorDetail, ErrorKind, GenerationKey, Millis, NodeId, PartitionTable, TableDelta, TablePiece,
+    Version,
 };
-use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Server;
+use tokio::sync::watch;
+use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
@@ -44,125 +44,6 @@ pub(crate) enum Behaviour {
     Refuse(ErrorDetail),
     /// Rejects operations stamped before this with `MaybeApplied`.
     Forgotten(Millis),
-}
-
-/// Expired rows after which a scan without entries ends.
-const PASSED_MAX: usize = 2;
-
-/// State shared by all nodes of a fake cluster, as if it were replicated.
-#[derive(Default)]
-pub(crate) struct Store {
-    pub(crate) rows: BTreeMap<Bytes, (Bytes, Revision)>,
-    pub(crate) partitions: HashMap<Bytes, PartitionId>,
-    pub(crate) answers: HashMap<(PartitionId, ClientId, u64), Answer>,
-    pub(crate) ids: Vec<OpId>,
-    /// Keys of rows that have expired: scans pass over a few of them, and end then.
-    pub(crate) expired: BTreeSet<Bytes>,
-    revision: u64,
-}
-
-impl Store {
-    fn run(&mut self, tagged: &TaggedOp) -> Answer {
-        let Some(id) = tagged.id else { return self.apply(&tagged.op, tagged.partition) };
-        self.ids.push(id);
-        let name = (tagged.partition, id.client, id.number);
-        if let Some(answer) = self.answers.get(&name) {
-            return answer.clone();
-        }
-        let answer = self.apply(&tagged.op, tagged.partition);
-        self.answers.insert(name, answer.clone());
-        answer
-    }
-
-    fn write(&mut self, key: &Bytes, value: Bytes, partition: PartitionId) -> Revision {
-        self.revision += 1;
-        self.partitions.insert(key.clone(), partition);
-        self.rows.insert(key.clone(), (value, Revision::new(self.revision)));
-        Revision::new(self.revision)
-    }
-
-    fn apply(&mut self, op: &Op, partition: PartitionId) -> Answer {
-        match op {
-            Op::Get { key } => {
-                Answer::Value(self.rows.get(key).map(|(value, revision)| Stored::new(value.clone(), *revision)))
-            }
-            Op::Put { key, value } => Answer::Written { revision: self.write(key, value.clone(), partition) },
-            Op::Delete { key } => Answer::Deleted { existed: self.rows.remove(key).is_some() },
-            // It keeps no time: nothing expires.
-            Op::PutExpiring { key, value, expected: None, .. } => {
-                Answer::Written { revision: self.write(key, value.clone(), partition) }
-            }
-            Op::CompareAndSet { key, expected, value }
-            | Op::PutExpiring { key, expected: Some(expected), value, .. } => {
-                let revision = self.rows.get(key).map_or(Revision::ZERO, |(_, revision)| *revision);
-                if revision == *expected {
-                    Answer::Written { revision: self.write(key, value.clone(), partition) }
-                } else {
-                    Answer::ConditionFailed { revision }
-                }
-            }
-            Op::Increment { key, by } => {
-                let held = self.rows.get(key).map_or(Ok(0), |(value, _)| {
-                    std::str::from_utf8(value).map_err(|_| ()).and_then(|text| text.parse::<i64>().map_err(|_| ()))
-                });
-                match held.ok().and_then(|held| held.checked_add(*by)) {
-                    Some(value) => {
-                        Answer::Counter { value, revision: self.write(key, value.to_string().into(), partition) }
-                    }
-                    None => Answer::NotANumber,
-                }
-            }
-            Op::GetMany(many) => {
-                let stored = |(value, revision): &(Bytes, Revision)| Stored::new(value.clone(), *revision);
-                Answer::Values(many.keys().iter().map(|key| self.rows.get(key).map(stored)).collect())
-            }
-            Op::Transaction(transaction) => {
-                for (check, Check { key, expected }) in (0..).zip(transaction.checks()) {
-                    let revision = self.rows.get(key).map_or(Revision::ZERO, |(_, revision)| *revision);
-                    if revision != *expected {
-                        return Answer::CheckFailed { check, revision };
-                    }
-                }
-                let (mut removed, mut revision) = (0, Revision::ZERO);
-                for Write { key, change } in transaction.writes() {
-                    match change {
-                        Change::Put { value, .. } => revision = self.write(key, value.clone(), partition),
-                        Change::Delete => removed += u32::from(self.rows.remove(key).is_some()),
-                    }
-                }
-                Answer::Applied { revision, removed }
-            }
-            Op::Scan { keys, order, limit } => {
-                let mut rows: Vec<_> = self.rows.iter().collect();
-                if *order == ScanOrder::Descending {
-                    rows.reverse();
-                }
-                rows.retain(|(key, _)| self.partitions.get(*key) == Some(&partition) && keys.contains(key));
-                let passed = rows.iter().take_while(|(key, _)| self.expired.contains(*key)).count();
-                if passed > PASSED_MAX && passed < rows.len() {
-                    let last = rows[PASSED_MAX].0;
-                    let range = match order {
-                        ScanOrder::Ascending => KeyRange::ALL.before([last, &[0][..]].concat().into()),
-                        ScanOrder::Descending => KeyRange { begin: last.clone(), end: None },
-                    };
-                    return Answer::Page { entries: Vec::new(), more: true, range };
-                }
-                let found: Vec<Entry> = rows
-                    .into_iter()
-                    .filter(|(key, _)| !self.expired.contains(*key))
-                    .take(*limit as usize + 1)
-                    .map(|(key, (value, revision))| Entry {
-                        key: key.clone(),
-                        value: value.clone(),
-                        revision: *revision,
-                        expires: None,
-                    })
-                    .collect();
-                let more = found.len() > *limit as usize;
-                Answer::Page { entries: found.into_iter().take(*limit as usize).collect(), more, range: KeyRange::ALL }
-            }
-        }
-    }
 }
 
 /// Counters and settings of one node.
@@ -237,65 +118,34 @@ impl NodeState {
 pub(crate) struct FakeNode {
     pub(crate) state: Arc<NodeState>,
     pub(crate) address: String,
-    runtime: Option<Runtime>,
+    server: Option<FakeServer>,
 }
 
 impl FakeNode {
+    fn start(state: Arc<NodeState>) -> Self {
+        let server = serve(&state, "127.0.0.1:0").unwrap();
+        Self { state, address: server.address(), server: Some(server) }
+    }
+
     /// Simulates the end of the process: connections break immediately.
     pub(crate) fn kill(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        self.server = None;
     }
 
     /// Starts it again at the same address.
     pub(crate) async fn restart(&mut self) {
         self.kill();
-        let address = self.address.clone();
-        let (runtime, _) = serve(Arc::clone(&self.state), &address).await;
-        self.runtime = Some(runtime);
+        // A port just released may still be in use for a moment.
+        let start = async || serve(&self.state, &self.address);
+        self.server = Some(wait_for_async("its address to be free", Duration::from_secs(60), start).await);
     }
 }
 
-impl Drop for FakeNode {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-pub(crate) fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-}
-
-async fn serve(state: Arc<NodeState>, address: &str) -> (Runtime, String) {
-    let runtime = runtime();
-    // A port just released may still be in use for a moment.
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    let listener = loop {
-        match std::net::TcpListener::bind(address) {
-            Ok(listener) => break listener,
-            Err(error) => assert!(std::time::Instant::now() < deadline, "cannot bind {address}: {error}"),
-        }
-        tokio::task::yield_now().await;
-    };
-    listener.set_nonblocking(true).unwrap();
-    let bound = listener.local_addr().unwrap().to_string();
-    runtime.spawn(async move {
-        let listener = TcpListener::from_std(listener).unwrap();
-        let (grpc, incoming) = mpsc::channel(16);
-        let server = Server::builder().add_service(table_server::TableServer::new(Service(Arc::clone(&state))));
-        tokio::spawn(server.serve_with_incoming(ReceiverStream::new(incoming)));
-        while let Ok((connection, _)) = listener.accept().await {
-            let (state, grpc) = (Arc::clone(&state), grpc.clone());
-            tokio::spawn(async move {
-                match Opening::of(&connection).await {
-                    Ok(Opening::Frames) => exchange(&state, connection).await,
-                    _ => drop(grpc.send(Ok::<_, std::io::Error>(connection)).await),
-                }
-            });
-        }
-    });
-    (runtime, bound)
+fn serve(state: &Arc<NodeState>, address: &str) -> std::io::Result<FakeServer> {
+    let routes = Routes::new(table_server::TableServer::new(Service(Arc::clone(state))));
+    let state = Arc::clone(state);
+    let streams = move |kind, reader, writer| exchange(Arc::clone(&state), kind, reader, writer);
+    FakeServer::start(address, routes, streams)
 }
 
 /// Nodes 1, 2, …; partition p of the table is led by node 1 + p mod n.
@@ -335,8 +185,7 @@ impl FakeCluster {
                 no_table: Mutex::new(None),
                 cuts: AtomicBool::new(false),
             });
-            let (runtime, address) = serve(Arc::clone(&state), "127.0.0.1:0").await;
-            started.push(FakeNode { state, address, runtime: Some(runtime) });
+            started.push(FakeNode::start(state));
         }
         let cluster = Self { nodes: started, partitions };
         cluster.set_table(5, |partition| Some(1 + u64::from(partition) % nodes));
@@ -362,57 +211,6 @@ impl FakeCluster {
 
     pub(crate) fn count(&self, of: impl Fn(&NodeState) -> &AtomicUsize) -> usize {
         self.nodes.iter().map(|node| of(&node.state).load(Ordering::SeqCst)).sum()
-    }
-}
-
-pub(crate) fn delta(
-    version: u64,
-    partitions: u32,
-    addresses: &[String],
-    leader: impl Fn(u32) -> Option<u64>,
-) -> TableDelta {
-    let table = TableId::new(1);
-    let version = Version::new(version);
-    let row = |index: u32| {
-        let node = leader(index);
-        Partition {
-            id: PartitionId::new(table, index),
-            epoch: Epoch::new(version.get()),
-            version,
-            leader: node.map(|_| PlacementId::new(u64::from(index) + 1)),
-            placements: node
-                .map(|node| Placement {
-                    id: PlacementId::new(u64::from(index) + 1),
-                    node: NodeId::new(node),
-                    state: ReplicaState::Live,
-                })
-                .into_iter()
-                .collect(),
-            status: if node.is_some() { PartitionStatus::Online } else { PartitionStatus::Unavailable },
-            min_in_sync: 1,
-            range: KeyRange::ALL,
-            split: None,
-            merge: None,
-            absorbed: Version::ZERO,
-        }
-    };
-    let node = |(index, address): (usize, &String)| {
-        Node::new(NodeId::new(index as u64 + 1), format!("node-{}", index + 1), address)
-    };
-    TableDelta {
-        table: Table {
-            id: table,
-            name: "default".into(),
-            keys: Keys::Hash { partitions },
-            replication: 1,
-            holds: Holds::Data,
-            version: Version::new(1),
-        },
-        since: Version::ZERO,
-        version,
-        partitions: (0..partitions).map(row).collect(),
-        nodes: addresses.iter().enumerate().map(node).collect(),
-        removed: None,
     }
 }
 
@@ -462,8 +260,7 @@ impl table_server::Table for Service {
 }
 
 /// Serves a stream of operations.
-async fn exchange(state: &NodeState, connection: TcpStream) {
-    let (kind, mut reader, mut writer) = accept(connection.into(), |_| PartialBudget::new(64 << 20)).await.unwrap();
+async fn exchange(state: Arc<NodeState>, kind: StreamKind, mut reader: FrameReader, mut writer: FrameWriter) {
     reader.known(8 << 20);
     assert_eq!(kind, StreamKind::Exchange);
     state.streams.fetch_add(1, Ordering::SeqCst);

@@ -6,6 +6,7 @@ use archon_documents::{
     ChangeQuorum, CoordinatorStatus, CreateTable, MethodCall, Quorum as QuorumView, QuorumAction, ShowQuorum,
     ShowStatus, Status as ClusterStatus, read_answer, write,
 };
+use archon_frames::testing::FakeServer;
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::members::beats::{BeatAnswers, Granted};
@@ -26,7 +27,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tonic::transport::{Channel, Endpoint, Server, server::TcpIncoming};
+use tonic::service::Routes;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
@@ -333,32 +335,22 @@ pub struct FakeNode {
     pub incarnation: u64,
     pub number: u64,
     pub pushed: Pushed,
-    server: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for FakeNode {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
+    server: FakeServer,
 }
 
 impl FakeNode {
     pub async fn new(name: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let pushed = Pushed::default();
-        let server = Server::builder().add_service(ControlServer::new(pushed.clone()));
-        let server = tokio::spawn(async move {
-            server.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap();
-        });
+        let server = FakeServer::of_calls(Routes::new(ControlServer::new(pushed.clone()))).unwrap();
+        let address = server.address();
         let (storage, boot) = (request_id(), request_id());
         let name = name.to_owned();
         Self { name, address, storage, boot, cluster: None, id: 0, incarnation: 0, number: 0, pushed, server }
     }
 
     /// Ends the process: its address is not served any longer.
-    pub fn hang_up(&self) {
-        self.server.abort();
+    pub fn hang_up(&mut self) {
+        self.server.end();
     }
 
     pub fn registration(&self) -> v1::RegisterRequest {

@@ -5,7 +5,8 @@
 pub mod packed;
 pub mod stream;
 
-use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, end_stream, sort};
+use archon_frames::testing::FakeServer;
+use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_kvstore_node::{Node, NodeConfig};
 use archon_proto::convert::error::{detail_of, status_of};
 use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
@@ -18,7 +19,6 @@ use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_proto::v1::table_server::{self, TableServer};
-use archon_security::connection_limit::ConnectionLimit;
 use archon_telemetry::flat;
 use archon_testkit::wait_for_state;
 use archon_types::{
@@ -32,9 +32,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
+use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -85,8 +83,8 @@ pub struct Fake {
     pub cluster: ClusterId,
     pub address: String,
     pub state: Arc<Mutex<State>>,
-    /// Ends the fake when its last clone is dropped.
-    _end: Arc<DropGuard>,
+    /// Ends when the last clone is dropped.
+    _server: Arc<FakeServer>,
 }
 
 /// Services of the fake coordinator.
@@ -98,24 +96,12 @@ struct Played {
 
 impl Fake {
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (cluster, address) = (ClusterId::new(Uuid::new_v4()), listener.local_addr().unwrap().to_string());
-        let (state, stop) = (Arc::<Mutex<State>>::default(), CancellationToken::new());
+        let (cluster, state) = (ClusterId::new(Uuid::new_v4()), Arc::<Mutex<State>>::default());
         let played = Played { cluster, state: Arc::clone(&state) };
-        let incoming = Incoming::new(listener, ConnectionLimit::new(1_024), archon_security::Transport::default());
-        let (grpc, accepted) = tokio::sync::mpsc::channel(64);
-        let service = SessionServer::new(played.clone());
-        let table = TableServer::new(played.clone());
-        let streams = move |_, kind, reader, writer| played.clone().stream(kind, reader, writer);
-        let (budget, tasks) = (PartialBudget::new(1 << 24), TaskTracker::new());
-        tokio::spawn(sort(incoming, grpc, budget, tasks, stop.clone(), |_| {}, streams));
-        let serving = stop.clone().cancelled_owned();
-        tokio::spawn(async move {
-            let server = tonic::transport::Server::builder().add_service(service).add_service(table);
-            let incoming = tokio_stream::wrappers::ReceiverStream::new(accepted);
-            server.serve_with_incoming_shutdown(incoming, serving).await.unwrap();
-        });
-        Self { cluster, address, state, _end: Arc::new(stop.drop_guard()) }
+        let routes = Routes::new(SessionServer::new(played.clone())).add_service(TableServer::new(played.clone()));
+        let streams = move |kind, reader, writer| played.clone().stream(kind, reader, writer);
+        let server = FakeServer::start("127.0.0.1:0", routes, streams).unwrap();
+        Self { cluster, address: server.address(), state, _server: Arc::new(server) }
     }
 
     pub fn config(&self, name: &str, directory: &Path) -> NodeConfig {

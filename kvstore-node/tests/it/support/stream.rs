@@ -1,15 +1,11 @@
 //! Streams of frames, as peers and clients open and accept them.
 
-use archon_frames::{
-    FrameError, FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept, connect,
-};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::v1;
 use archon_security::{Expected, Transport};
 use prost::Message;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -67,43 +63,19 @@ pub async fn open(address: &str, kind: StreamKind) -> (FrameReader, FrameWriter)
         .unwrap()
 }
 
-/// Accepts connections: passes gRPC connections to the server, and each message of the streams to `take`.
-pub fn sorted<M: Message + Default>(
-    listener: TcpListener,
-    take: impl Fn(M) + Clone + Send + Sync + 'static,
-) -> ReceiverStream<std::io::Result<tokio::net::TcpStream>> {
-    let (grpc, incoming) = mpsc::channel(16);
-    tokio::spawn(async move {
-        while let Ok((connection, _)) = listener.accept().await {
-            let (grpc, take) = (grpc.clone(), take.clone());
-            tokio::spawn(async move {
-                match Opening::of(&connection).await {
-                    Ok(Opening::Frames) => {
-                        let (_, mut reader, mut writer) =
-                            accept(connection.into(), |_| PartialBudget::new(4 * MESSAGE_BYTES_MAX)).await.unwrap();
-                        reader.known(MESSAGE_BYTES_MAX);
-                        let _: Result<(), FrameError> = read(&mut reader, &mut writer, &take).await;
-                    }
-                    Ok(_) => drop(grpc.send(Ok(connection)).await),
-                    Err(_) => {}
-                }
-            });
-        }
-    });
-    ReceiverStream::new(incoming)
-}
-
-async fn read<M: Message + Default>(
-    reader: &mut FrameReader,
-    writer: &mut FrameWriter,
-    take: &impl Fn(M),
+/// Passes each message of a stream to `take`, until the stream ends.
+pub async fn read<M: Message + Default>(
+    mut reader: FrameReader,
+    mut writer: FrameWriter,
+    take: impl Fn(M),
 ) -> Result<(), FrameError> {
+    reader.known(MESSAGE_BYTES_MAX);
     let mut keepalive = Keepalive::default();
     loop {
         tokio::select! {
             message = reader.next() => take(message?),
             () = keepalive.tick() => {
-                keepalive.speak(writer);
+                keepalive.speak(&mut writer);
                 writer.flush().await?;
             }
         }
