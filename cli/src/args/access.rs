@@ -3,6 +3,7 @@
 use super::name;
 use archon_client::Right;
 use archon_security::Identity;
+use archon_types::limits::WEIGHTS;
 use clap::{ArgGroup, Subcommand};
 use std::path::PathBuf;
 
@@ -19,8 +20,9 @@ Examples:
   archon access grant write --client shop --table orders
   archon access grant read --client reports --all-tables     also tables created later
   archon access grant read --every-client --table prices
-  archon access grant own --participant billing-3 --table payments    a lease table")]
-    Grant(SetAccessArgs),
+  archon access grant own --participant billing-3 --table payments    a lease table
+  archon access grant own --every-participant --table payments --weight-max 100")]
+    Grant(GrantArgs),
     /// Revoke a right.
     ///
     /// `revoke read` also revokes write; `revoke write` leaves read. A revocation applies to grants for exactly these
@@ -66,7 +68,19 @@ Examples:
     List(ListAccessArgs),
 }
 
-/// Options of `archon access grant` and `revoke`.
+/// Options of `archon access grant`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct GrantArgs {
+    #[command(flatten)]
+    pub(crate) right: SetAccessArgs,
+    /// Highest weight of the participant in the table, for `own`. The registration of a process with a higher weight is
+    /// refused; a registered participant counts with the limit. Without this option the grant has no limit, also if it
+    /// had one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(weights()), conflicts_with_all = ["client", "every_client", "all_tables"])]
+    pub(crate) weight_max: Option<u32>,
+}
+
+/// Options of `archon access revoke`, and of `grant`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(group = ArgGroup::new("whose").required(true).args(["client", "every_client", "participant", "every_participant"]))]
 #[command(group = ArgGroup::new("of_what").required(true).args(["table", "all_tables"]))]
@@ -139,6 +153,10 @@ pub(crate) struct ListAccessArgs {
     /// Show only the rights for this table.
     #[arg(long, value_name = "TABLE", value_parser = name)]
     pub(crate) table: Option<String>,
+}
+
+fn weights() -> std::ops::RangeInclusive<i64> {
+    i64::from(*WEIGHTS.start())..=i64::from(*WEIGHTS.end())
 }
 
 fn right(text: &str) -> Result<Right, String> {

@@ -34,6 +34,23 @@ impl Admin {
         self.ask(&SetAccess::new(right, to_client, table, false)).await
     }
 
+    /// Grants [`Right::Own`] of one lease table to a participant, or to every participant, up to a weight of 1 to 10,000:
+    /// the registration of a process with a higher weight is refused, and one that is registered counts with the limit.
+    /// Replaces the limit of an earlier grant with exactly this scope; [`Admin::grant`] removes it. Waits like
+    /// [`Admin::grant`].
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown table, `InvalidArgument` for a weight out of range, `Refused` for a table with rows;
+    /// otherwise see [`Error`].
+    pub async fn grant_own(
+        &self,
+        to_participant: Option<&str>,
+        table: &str,
+        weight_max: u32,
+    ) -> Result<AccessChanged, Error> {
+        self.ask(&SetAccess::own_up_to(weight_max, to_participant, table)).await
+    }
+
     /// Revokes an earlier grant with exactly this scope: [`Right::Write`] leaves the right to read, [`Right::Read`]
     /// revokes both. Grants to every client or for every table remain. Waits like [`Admin::grant`].
     ///

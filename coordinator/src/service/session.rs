@@ -76,6 +76,14 @@ impl Sessions {
                 let subject = Some(format!("table {}", table.name));
                 return Err(caller.refused(REGISTER, subject, own_denial(&node.name, &table.name)));
             }
+            // A process that is registered keeps its registration when the limit is lowered: placement applies the limit.
+            let restarts = known.is_none_or(|row| row.boot != node.boot);
+            if let Some(why) = wanted
+                .filter(|_| restarts)
+                .and_then(|participant| state.weight_not_granted(&node.name, participant, node.weight))
+            {
+                return Err(caller.refused(REGISTER, None, why));
+            }
             let who = known.map_or_else(|| Actor::Newcomer(node.name.clone()), |row| Actor::Node(row.node.id));
             Ok::<_, ErrorDetail>(who)
         })?;

@@ -4,6 +4,7 @@ mod access;
 mod audit;
 mod refused;
 mod tls;
+mod weights;
 mod withdrawn;
 
 /// The program under test.

@@ -2,7 +2,7 @@
 
 use crate::method::{Document, invalid, known};
 use archon_types::check_identity;
-use archon_types::limits::check_name;
+use archon_types::limits::{WEIGHTS, check_name};
 use archon_types::{ErrorDetail, Right, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,9 @@ pub struct AccessRight {
     pub table: Option<String>,
     /// The right; `write` includes `read`.
     pub may: Word<Right>,
+    /// Highest weight that the participant may have in the table; absent without a limit, and for other rights than `own`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_max: Option<u32>,
 }
 
 /// Effect of granting or revoking a right.
@@ -86,6 +89,9 @@ pub struct AccessChanged {
     /// Right granted now for exactly this client and table; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<Word<Right>>,
+    /// Highest weight that the grant for exactly this participant and table permits; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_max: Option<u32>,
     /// Effective right of the client to the table, from all grants; absent if it has none, or if client or table was
     /// not named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,6 +135,10 @@ pub struct SetAccess {
     /// Revokes the right instead; `read` also revokes `write`.
     #[serde(default)]
     pub revoke: bool,
+    /// Highest weight that the participant may have in the table, 1 to 10,000; only to grant `own`. Absent: without a
+    /// limit, also where the grant had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_max: Option<u32>,
 }
 
 /// Revokes certificates of an identity, or accepts all of them again.
@@ -157,7 +167,13 @@ impl SetAccess {
             every_table: table.is_none(),
             may: may.into(),
             revoke,
+            weight_max: None,
         }
+    }
+
+    /// A grant of [`Right::Own`] up to a weight; without a name to every participant.
+    pub fn own_up_to(weight_max: u32, participant: Option<&str>, table: &str) -> Self {
+        Self { weight_max: Some(weight_max), ..Self::new(Right::Own, participant, Some(table), false) }
     }
 
     /// The right.
@@ -189,7 +205,17 @@ impl Document for SetAccess {
         if self.table.is_some() == self.every_table {
             return Err(invalid("SetAccess.table", "give either table or every_table"));
         }
-        self.right().map(drop)
+        let right = self.right()?;
+        match self.weight_max {
+            Some(weight) if !WEIGHTS.contains(&weight) => {
+                let why = format!("{weight}; it must be in {}..={}", WEIGHTS.start(), WEIGHTS.end());
+                Err(invalid("SetAccess.weight_max", why))
+            }
+            Some(_) if self.revoke || right != Right::Own || self.table.is_none() => {
+                Err(invalid("SetAccess.weight_max", "it belongs to a grant of own for one table"))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn subject(&self) -> String {
@@ -199,7 +225,8 @@ impl Document for SetAccess {
     fn wanted(&self) -> Option<String> {
         let table = self.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
         let verb = if self.revoke { "revoke" } else { "grant" };
-        Some(format!("{verb} {} of {table}", self.may.as_str()))
+        let limit = self.weight_max.map_or_else(String::new, |weight| format!(" up to weight {weight}"));
+        Some(format!("{verb} {} of {table}{limit}", self.may.as_str()))
     }
 }
 
@@ -261,6 +288,18 @@ mod tests {
         assert!(problem(&SetAccess { client: Some("a b".into()), ..good.clone() }).contains("a b"));
         let unknown = problem(&SetAccess { may: Word::read("look"), ..good });
         assert!(unknown.contains("\"look\" is not a valid right; use own, read, write"), "{unknown}");
+    }
+
+    #[test]
+    fn weight_limit_belongs_to_a_grant_of_own() {
+        let good = SetAccess::own_up_to(4, Some("billing-3"), "jobs");
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(good.wanted().as_deref(), Some("grant own of table jobs up to weight 4"));
+        for weight in [0, 10_001] {
+            assert!(problem(&SetAccess { weight_max: Some(weight), ..good.clone() }).contains("1..=10000"));
+        }
+        assert!(problem(&SetAccess { revoke: true, ..good.clone() }).contains("weight_max"));
+        assert!(problem(&SetAccess { may: Right::Read.into(), ..good }).contains("weight_max"));
     }
 
     #[test]

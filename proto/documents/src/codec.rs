@@ -124,6 +124,7 @@ mod tests {
     #[test]
     fn answer_texts_are_escaped() {
         let answer = AccessChanged {
+            weight_max: None,
             client: Some("sh\u{1b}[2Jop".to_owned()),
             table: None,
             changed: true,

@@ -18,7 +18,7 @@ mod tables;
 
 pub use admin::access::{
     Access, AccessList, OWN_SINCE, RIGHTS_MAX, Right, Scope, WHENEVER, WITHDRAWN_MAX, check_identity, client_text,
-    denial, grantee_text, own_denial,
+    denial, grantee_text, own_denial, weight_denial,
 };
 pub use admin::event::EventCode;
 pub use admin::moves::{MoveCode, MoveKind, MovePhase, UnmetCode};

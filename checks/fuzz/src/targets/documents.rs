@@ -59,6 +59,7 @@ fn document_requests() -> Vec<Vec<u8>> {
         write(&Configure::new(&changes, Some(Version::new(3)), true)),
         write(&SetAccess::new(Right::Write, Some("shop"), None, false)),
         write(&SetAccess::new(Right::Own, None, Some("orders"), true)),
+        write(&SetAccess::own_up_to(100, Some("billing-3"), "jobs")),
         write(&withdraw(None, false)),
         write(&withdraw(Some(7), false)),
         write(&withdraw(None, true)),

@@ -22,18 +22,19 @@ pub(crate) const DOCUMENTS: contract::Documents = &[
 
 /// Carries out one of them. Without TLS (`by_tls` is false) there are no certificates, and rights have no effect.
 pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {
-    let (args, revoke) = match verb {
+    let (args, weight_max, revoke) = match verb {
         AccessVerb::List(args) => return list(args, admin, by_tls, output).await,
         AccessVerb::Withdraw(args) => return withdraw::withdraw(args, admin, output).await,
         AccessVerb::Readmit { identity } => return withdraw::readmit(identity, admin, output).await,
-        AccessVerb::Grant(args) => (args, false),
-        AccessVerb::Revoke(args) => (args, true),
+        AccessVerb::Grant(args) => (&args.right, args.weight_max, false),
+        AccessVerb::Revoke(args) => (args, None, true),
     };
     let SetAccessArgs { right, table, .. } = args;
     let grantee = args.grantee().map_err(|why| Failure::usage(why, "see `archon access grant --help`"))?;
-    let changed = match revoke {
-        true => admin.revoke(*right, grantee, table.as_deref()).await?,
-        false => admin.grant(*right, grantee, table.as_deref()).await?,
+    let changed = match (weight_max, table.as_deref()) {
+        (_, table) if revoke => admin.revoke(*right, grantee, table).await?,
+        (Some(weight_max), Some(table)) => admin.grant_own(grantee, table, weight_max).await?,
+        (_, table) => admin.grant(*right, grantee, table).await?,
     };
     let exit = output.done(&changed, text(&changed, *right, revoke))?;
     talk_of_plaintext(by_tls, output);
@@ -55,12 +56,13 @@ async fn list(args: &ListAccessArgs, admin: &Admin, by_tls: bool, output: &Outpu
         output.json(&found)?;
         return Ok(Exit::Done);
     }
-    let columns = [Column::text("WHOSE"), Column::text("TABLE"), Column::text("RIGHT")];
+    let columns = [Column::text("WHOSE"), Column::text("TABLE"), Column::text("RIGHT"), Column::text("WEIGHT MAX")];
     let row = |right: &AccessRight| {
         vec![
             grantee_text(right.client.as_deref(), right.may.known()),
             right.table.clone().unwrap_or_else(|| "every table".to_owned()),
             right.may.as_str().to_owned(),
+            right.weight_max.map_or_else(|| "-".to_owned(), |weight| weight.to_string()),
         ]
     };
     let rows = found.rights.iter().map(row).collect();
@@ -92,10 +94,12 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
     let client = grantee_text(changed.client.as_deref(), Some(asked));
     let table = changed.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
     let still = changed.may.as_ref().filter(|_| revoke).and_then(|right| right.known()).filter(|right| *right >= asked);
+    let limit = changed.weight_max.map_or_else(String::new, |weight| format!(" up to weight {weight}"));
     let said = match (revoke, changed.changed) {
-        (false, true) => format!("{client} may {} {table}", asked.verb()),
+        (false, true) => format!("{client} may {} {table}{limit}", asked.verb()),
         (false, false) => {
-            format!("{client} may {} {table} already", verb(changed.granted.as_ref().and_then(|right| right.known())))
+            let granted = changed.granted.as_ref().and_then(|right| right.known());
+            format!("{client} may {} {table}{limit} already", verb(granted))
         }
         // Grants to single clients or to single tables stay, and so do wider ones.
         (true, true) if changed.client.is_none() || changed.table.is_none() => {
@@ -137,6 +141,7 @@ mod tests {
             table: Some("orders".into()),
             changed: true,
             granted: Some(Word::Known(Right::Write)),
+            weight_max: None,
             may: None,
             access_version: 7,
             nodes_behind: vec![],
@@ -153,6 +158,17 @@ mod tests {
         assert_eq!(text(&already, Right::Read, false), "client/shop may write to table orders already");
         let everybody = AccessChanged { client: None, table: None, ..changed() };
         assert_eq!(text(&everybody, Right::Read, false), "every client may read every table");
+    }
+
+    #[test]
+    fn grant_of_own_names_its_weight_limit() {
+        let own = AccessChanged { granted: Some(Word::Known(Right::Own)), weight_max: Some(100), ..changed() };
+        assert_eq!(
+            text(&own, Right::Own, false),
+            "participant/shop may own partitions of table orders up to weight 100"
+        );
+        let already = text(&AccessChanged { changed: false, ..own }, Right::Own, false);
+        assert!(already.ends_with("of table orders up to weight 100 already"), "{already}");
     }
 
     #[test]

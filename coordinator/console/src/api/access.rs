@@ -34,6 +34,9 @@ pub(crate) struct RightChange {
     /// Every table instead of one.
     #[serde(default)]
     all_tables: bool,
+    /// Highest weight that the participant may have in the table, 1 to 10,000; only to grant `own`. Absent: without a
+    /// limit.
+    weight_max: Option<u32>,
 }
 
 impl RightChange {
@@ -48,6 +51,9 @@ impl RightChange {
             return Err(invalid("give either table or all_tables".to_owned()));
         }
         let right = self.right.known();
+        if self.weight_max.is_some() && right != Some(Right::Own) {
+            return Err(invalid("weight_max belongs to a grant of own".to_owned()));
+        }
         right.ok_or_else(|| {
             invalid(format!(
                 "{:?} is not a right; use {}",
@@ -68,7 +74,11 @@ pub(crate) async fn list(asker: Asker, Query(filter): Query<AccessFilter>) -> Re
 pub(crate) async fn grant(asker: Asker, body: Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
     let (admin, change) = (asker.admin("SetAccess")?, body.read().await?);
     let right = change.check()?;
-    Ok(Json(admin.grant(right, change.client.as_deref(), change.table.as_deref()).await?))
+    let (client, table) = (change.client.as_deref(), change.table.as_deref());
+    Ok(Json(match (change.weight_max, table) {
+        (Some(weight_max), Some(table)) => admin.grant_own(client, table, weight_max).await?,
+        (_, table) => admin.grant(right, client, table).await?,
+    }))
 }
 
 pub(crate) async fn revoke(asker: Asker, body: Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {

@@ -209,6 +209,13 @@ pub enum Command {
         before: Option<Right>,
         /// The new right.
         after: Option<Right>,
+        /// The limit of weight of that right when the operator decided. Limits belong to [`Right::Own`], and are
+        /// omitted while absent, because the first protocol does not know them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        weight_before: Option<u32>,
+        /// The new limit of weight.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        weight_max: Option<u32>,
     },
     /// Revokes certificates of an identity, or restores them. Checked by [`crate::check_withdrawal`].
     Withdraw {

@@ -37,7 +37,7 @@ pub(crate) fn lease_moves(
         serving.iter().filter(|row| row.node.goal == NodeGoal::Cordon).map(|row| u64::from(has(row.node.id))).sum();
     let count = state.partitions.count_of(table.id);
     let shares = eligible.iter().map(|row| Share {
-        weight: row.node.weight.max(1),
+        weight: state.weight_in(table.id, row),
         limit: limit_in(state, table, row).min(count),
         has: has(row.node.id),
     });
@@ -117,7 +117,7 @@ fn barred_moves<'a>(
         });
         let need = |(slot, to): &(usize, &&NodeRow)| Need {
             count: count(to.node.id),
-            weight: to.node.weight.max(1),
+            weight: state.weight_in(table.id, to),
             slot: *slot,
         };
         let Some(to) = able.min_by_key(need).map(|(_, to)| to.node.id) else { continue };

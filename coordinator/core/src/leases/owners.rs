@@ -97,7 +97,7 @@ fn eligible(state: &ClusterState, table: &Table, liveness: &Liveness) -> BTreeSe
     let able = serving.filter(|(_, row)| takes(row));
     let needs = able.map(|(slot, row)| {
         let count = state.partitions.count_in(table.id, row.node.id);
-        (Need { count, weight: row.node.weight.max(1), slot }, row.node.id)
+        (Need { count, weight: state.weight_in(table.id, row), slot }, row.node.id)
     });
     needs.collect()
 }

@@ -2,10 +2,12 @@
 
 use crate::command::Command;
 use crate::state::ClusterState;
+use crate::state::node_row::NodeRow;
 use crate::state::protocols::WITHDRAWN_SINCE;
+use archon_types::limits::WEIGHTS;
 use archon_types::{
     AccessList, ErrorDetail, ErrorKind, Holds, Millis, NodeId, OWN_SINCE, Participant, Right, Scope, Table, TableId,
-    WHENEVER, check_identity,
+    WHENEVER, check_identity, weight_denial,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +17,11 @@ use std::sync::Arc;
 pub enum AccessChange {
     /// Grants the right; a higher existing right stays.
     Grant(Right),
+    /// Grants [`Right::Own`] up to this weight; replaces the previous limit. A grant without it has no limit.
+    GrantOwn {
+        /// Highest weight that the participant may have in the table.
+        weight_max: u32,
+    },
     /// Revokes the right. Revoking read also revokes write.
     Revoke(Right),
 }
@@ -24,11 +31,42 @@ impl AccessChange {
     fn after(self, before: Option<Right>) -> Option<Right> {
         match self {
             Self::Grant(right) => before.max(Some(right)),
+            Self::GrantOwn { .. } => before.max(Some(Right::Own)),
             Self::Revoke(Right::Write) => before.min(Some(Right::Read)),
             Self::Revoke(Right::Read) => before.filter(|right| *right == Right::Own),
             Self::Revoke(Right::Own) => before.filter(|right| *right != Right::Own),
         }
     }
+
+    /// Returns the limit of weight after the change.
+    const fn weight_after(self, before: Option<u32>) -> Option<u32> {
+        match self {
+            Self::GrantOwn { weight_max } => Some(weight_max),
+            Self::Grant(Right::Own) | Self::Revoke(Right::Own) => None,
+            Self::Grant(_) | Self::Revoke(_) => before,
+        }
+    }
+
+    /// Returns true if the change is about the right to own.
+    const fn is_of_own(self) -> bool {
+        matches!(self, Self::GrantOwn { .. } | Self::Grant(Right::Own) | Self::Revoke(Right::Own))
+    }
+}
+
+/// Checks a limit of weight: it is in the range of weights, and belongs to the right to own one table.
+///
+/// # Errors
+/// `InvalidArgument`, with the range or the right.
+pub(crate) fn check_weight_max(scope: &Scope, right: Option<Right>, weight_max: u32) -> Result<(), ErrorDetail> {
+    let invalid = |why: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+    if !WEIGHTS.contains(&weight_max) {
+        let (least, most) = (WEIGHTS.start(), WEIGHTS.end());
+        return invalid(format!("the limit of weight {weight_max} must be in {least}..={most}; 100 is ordinary"));
+    }
+    if right != Some(Right::Own) || scope.table.is_none() {
+        return invalid("a limit of weight belongs to the right `own` of one lease table".to_owned());
+    }
+    Ok(())
 }
 
 /// Returns the command that changes a right; `None` if it needs no change.
@@ -38,12 +76,13 @@ impl AccessChange {
 pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -> Result<Option<Command>, ErrorDetail> {
     scope.check()?;
     let table = scope.table.and_then(|table| state.tables.get(&table));
+    let grants_own = change.is_of_own() && !matches!(change, AccessChange::Revoke(_));
     match (change, table) {
-        (AccessChange::Grant(Right::Own) | AccessChange::Revoke(Right::Own), None) => {
+        (_, None) if change.is_of_own() => {
             let why = "the right `own` is granted for one lease table: name it";
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
         }
-        (AccessChange::Grant(Right::Own), Some(_)) if state.protocol < OWN_SINCE => {
+        (_, Some(_)) if grants_own && state.protocol < OWN_SINCE => {
             let why = format!(
                 "the cluster uses protocol {}, and the right `own` needs {OWN_SINCE}; until then every participant has \
                  it: see `archon upgrade status`",
@@ -51,7 +90,7 @@ pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -
             );
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
         }
-        (AccessChange::Grant(Right::Own), Some(table)) if table.holds == Holds::Data => {
+        (_, Some(table)) if grants_own && table.holds == Holds::Data => {
             let why =
                 format!("table {} has rows and no leases to own: grant read or write of it to clients", table.name);
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
@@ -68,8 +107,13 @@ pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -
     }
     let before = state.access.granted(scope);
     let after = change.after(before);
-    let command = Command::SetAccess { scope: scope.clone(), before, after };
-    Ok((before != after).then_some(command))
+    let weight_before = state.access.weight_max(scope);
+    let weight_max = change.weight_after(weight_before);
+    if let Some(weight) = weight_max {
+        check_weight_max(scope, after, weight)?;
+    }
+    let command = Command::SetAccess { scope: scope.clone(), before, after, weight_before, weight_max };
+    Ok(((before, weight_before) != (after, weight_max)).then_some(command))
 }
 
 /// Returns the command that revokes the certificates of an identity that begin before `begins_before`, or restores all;
@@ -121,6 +165,36 @@ impl ClusterState {
     pub(crate) fn lacks_grant(&self, member: NodeId, table: TableId) -> bool {
         let Some(row) = self.participants.get(&member) else { return false };
         row.certified && self.protocol >= OWN_SINCE && !self.access.may_own(&row.node.name, table)
+    }
+
+    /// Returns the weight of a participant among those of a lease table: its own, up to the limit of its grant.
+    pub(crate) fn weight_in(&self, table: TableId, row: &NodeRow) -> u32 {
+        let limit = self.weight_limit(table, row).unwrap_or(u32::MAX);
+        row.node.weight.min(limit).max(1)
+    }
+
+    fn weight_limit(&self, table: TableId, row: &NodeRow) -> Option<u32> {
+        let applies = row.certified && self.protocol >= OWN_SINCE;
+        applies.then(|| self.access.own_weight(&row.node.name, table)).flatten()
+    }
+
+    /// Checks that an operator may set the weight of a member: a grant of a participant with a certificate may limit it.
+    ///
+    /// # Errors
+    /// `Refused`, with the table and the limit.
+    pub(crate) fn check_weight(&self, row: &NodeRow, weight: u32) -> Result<(), ErrorDetail> {
+        let served = row.participant.iter().filter(|_| row.certified);
+        let refused = served.filter_map(|participant| self.weight_not_granted(&row.node.name, participant, weight));
+        refused.take(1).try_for_each(|why| Err(ErrorDetail::new(ErrorKind::Refused, why)))
+    }
+
+    /// Explains why a participant with a certificate may not serve its tables with this weight: the limit of a grant is
+    /// lower. Returns `None` if it may. Tables that were not granted do not count.
+    pub fn weight_not_granted(&self, name: &str, participant: &Participant, weight: u32) -> Option<String> {
+        let served = participant.tables.iter().filter_map(|served| self.table_by_name(served));
+        let limits = served.filter_map(|table| Some((table, self.access.own_weight(name, table.id)?)));
+        let (table, limit) = limits.min_by_key(|(_, limit)| *limit).filter(|_| self.protocol >= OWN_SINCE)?;
+        (weight > limit).then(|| weight_denial(name, &table.name, weight, limit))
     }
 
     /// Returns a lease table that a participant with a certificate wants to serve, if it was granted none of the

@@ -22,16 +22,20 @@ pub struct NodeAlteration {
 /// stay until a plan moves them.
 ///
 /// # Errors
-/// `NotFound`, or `InvalidArgument` with the range.
+/// `NotFound`, `InvalidArgument` with the range, or `Refused` if a grant limits the weight.
 pub fn check_alter_node(
     state: &ClusterState,
     node: NodeId,
     change: &TraitsChange,
 ) -> Result<NodeAlteration, ErrorDetail> {
-    let row = &check_there(state, node).map_err(|obstacles| obstacle::refusal(&obstacles))?.node;
+    let member = check_there(state, node).map_err(|obstacles| obstacle::refusal(&obstacles))?;
+    let row = &member.node;
     let before = row.traits();
     let after = before.with(change);
     after.check()?;
+    if after.weight > before.weight {
+        state.check_weight(member, after.weight)?;
+    }
     let command = Command::AlterNode { node, if_version: row.version, traits: after.clone() };
     let command = (before != after).then_some(command);
     Ok(NodeAlteration { before, after, command })

@@ -18,6 +18,7 @@ pub(crate) use crate::ranges::common_checks::hashed;
 pub(crate) use crate::ranges::merge_checks::too_large;
 pub use crate::ranges::merge_checks::{MergePlan, check_cancel_merge, check_merge};
 pub use crate::ranges::split_checks::{SplitPlan, check_cancel_split, check_split, check_splittable};
+pub(crate) use access::check_weight_max;
 pub use access::{AccessChange, RefusedCertificates, check_access, check_withdrawal};
 pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};

@@ -119,12 +119,15 @@ pub enum EventKind {
     MergeAbandoned { partition: PartitionId, right: PartitionId, why: String },
     /// An operator changed settings of the cluster.
     SettingsChanged { changes: Vec<SettingStep> },
-    /// An operator granted or revoked a right: of one or all clients, for one or all tables.
+    /// An operator granted or revoked a right: of one or all clients, for one or all tables. A right to own may have a
+    /// limit of weight.
     AccessChanged {
         client: Option<String>,
         table: Option<(TableId, String)>,
         before: Option<Right>,
         after: Option<Right>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        weight_max: Option<u32>,
     },
     /// Certificates of an identity that begin before `after` are revoked; previously `before` applied. `None`: all are
     /// valid.

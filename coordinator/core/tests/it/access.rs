@@ -77,7 +77,13 @@ fn rights_end_with_their_table() {
     assert_eq!(bed.state.access.right("shop", table), None);
     assert_eq!(bed.state.access.right("ops", table), Some(Right::Read));
     assert_eq!(
-        bed.refused(Command::SetAccess { scope: shop(), before: None, after: Some(Right::Read) }),
+        bed.refused(Command::SetAccess {
+            scope: shop(),
+            before: None,
+            after: Some(Right::Read),
+            weight_before: None,
+            weight_max: None
+        }),
         ErrorKind::NotFound
     );
 }
@@ -281,6 +287,88 @@ fn revoked_grant_moves_partitions_to_others() {
     jobs.bed.settle();
     assert_eq!(staying_leases(&jobs.bed.state)[&second].len(), 4, "nobody else may own them");
     assert!(jobs.owners().values().all(|owner| *owner != first));
+}
+
+fn up_to(participant: Option<&str>, weight_max: u32) -> (Scope, AccessChange) {
+    (scope(participant, Some(JOBS)), AccessChange::GrantOwn { weight_max })
+}
+
+/// A participant with an own grant chose its weight, and so its share of the partitions.
+#[test]
+fn weight_counts_up_to_the_limit_of_the_grant() {
+    let mut bed = granting_cluster();
+    for (whose, grant) in [own(Some("worker-0")), up_to(Some("worker-1"), 100)] {
+        assert!(changed(&mut bed, &whose, grant));
+    }
+    // Registered before the limit was lowered: the process keeps its registration.
+    bed.join_with(certified(0));
+    bed.join_with(Register { weight: 300, ..certified(1) });
+    bed.settle();
+    let mut jobs = Jobs { bed };
+    assert_eq!(jobs.counts(), [2, 2]);
+    let (whose, raise) = up_to(Some("worker-1"), 300);
+    assert!(changed(&mut jobs.bed, &whose, raise));
+    assert!(!changed(&mut jobs.bed, &whose, raise), "the same limit is no change");
+    jobs.bed.settle();
+    assert_eq!(jobs.counts(), [1, 3]);
+    assert!(changed(&mut jobs.bed, &whose, up_to(None, 100).1));
+    jobs.bed.settle();
+    assert_eq!(jobs.counts(), [2, 2]);
+    let (whose, grant) = own(Some("worker-1"));
+    assert!(changed(&mut jobs.bed, &whose, grant), "a grant without a limit removes it");
+    jobs.bed.settle();
+    assert_eq!(jobs.counts(), [1, 3]);
+    jobs.bed.round_trip();
+}
+
+#[test]
+fn registration_above_the_weight_limit_is_explained() {
+    let mut bed = granting_cluster();
+    let (whose, grant) = up_to(None, 100);
+    assert!(changed(&mut bed, &whose, grant));
+    assert_eq!(bed.state.weight_not_granted("worker-0", &served(), 100), None);
+    let why = bed.state.weight_not_granted("worker-0", &served(), 101).expect("a refusal");
+    assert!(why.contains("the limit of its grant is 100") && why.contains("--weight-max 101"), "{why}");
+    let (whose, grant) = up_to(Some("worker-0"), 400);
+    assert!(changed(&mut bed, &whose, grant));
+    assert_eq!(bed.state.weight_not_granted("worker-0", &served(), 400), None, "the higher limit applies");
+    bed.state.protocol = 1;
+    assert_eq!(bed.state.weight_not_granted("worker-1", &served(), 101), None);
+}
+
+#[test]
+fn operator_sets_no_weight_above_the_limit() {
+    let mut bed = granting_cluster();
+    let (whose, grant) = up_to(None, 100);
+    assert!(changed(&mut bed, &whose, grant));
+    let member = bed.join_with(certified(0));
+    let weight = |weight| TraitsChange { weight: Some(weight), ..TraitsChange::default() };
+    let refused = check_alter_node(&bed.state, member, &weight(101)).unwrap_err();
+    assert!(refused.kind == ErrorKind::Refused && refused.message.contains("the limit of its grant is 100"));
+    assert!(check_alter_node(&bed.state, member, &weight(50)).is_ok());
+    let plain = bed.join_with(Register { certified: false, ..certified(1) });
+    assert!(check_alter_node(&bed.state, plain, &weight(101)).is_ok());
+}
+
+#[test]
+fn weight_limit_out_of_place_is_refused() {
+    let mut bed = granting_cluster();
+    for weight in [0, 10_001] {
+        let (whose, grant) = up_to(None, weight);
+        assert_eq!(check_access(&bed.state, &whose, grant).unwrap_err().kind, ErrorKind::InvalidArgument);
+    }
+    let misplaced = Command::SetAccess {
+        scope: shop(),
+        before: None,
+        after: Some(Right::Read),
+        weight_before: None,
+        weight_max: Some(7),
+    };
+    assert_eq!(bed.refused(misplaced), ErrorKind::InvalidArgument);
+    let (whose, grant) = up_to(None, 7);
+    let late = check_access(&bed.state, &whose, grant).unwrap().expect("a change");
+    assert!(changed(&mut bed, &whose, up_to(None, 9).1));
+    assert_eq!(bed.refused(late), ErrorKind::StaleVersion);
 }
 
 /// Plaintext members have no identity, and before the protocol every participant may own all partitions.

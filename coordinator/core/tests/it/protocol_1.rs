@@ -126,6 +126,8 @@ fn commands() -> Vec<Command> {
             scope: Scope { client: Some("shop".into()), table: None },
             before: None,
             after: Some(Right::Read),
+            weight_before: None,
+            weight_max: None,
         },
         Command::Control { if_controls: VERSION, order: Order::Offline { partition: PARTITION }, why: "why".into() },
         Command::Inspected {

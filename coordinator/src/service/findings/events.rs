@@ -178,14 +178,15 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             let text = |step: &SettingStep| format!("{} from {} to {}", step.setting.as_str(), step.from, step.to);
             (format!("settings changed: {}", changes.iter().map(text).collect::<Vec<_>>().join(", ")), Subject::Cluster)
         }
-        EventKind::AccessChanged { client, table, before, after } => {
+        EventKind::AccessChanged { client, table, before, after, weight_max } => {
             let whose = grantee_text(client.as_deref(), (*after).or(*before));
             let subject = match table {
                 Some((id, name)) => Subject::Table { table_id: id.get(), table: name.clone() },
                 None => Subject::Cluster,
             };
             let tables = if table.is_some() { "it" } else { "every table" };
-            (format!("{whose} {}", access_text(*before, *after, tables)), subject)
+            let limit = weight_max.map_or_else(String::new, |weight| format!(" up to weight {weight}"));
+            (format!("{whose} {}{limit}", access_text(*before, *after, tables)), subject)
         }
         EventKind::CertificatesWithdrawn { identity, after, .. } => {
             let text = match after {
@@ -326,7 +327,7 @@ const fn code(kind: &EventKind) -> EventCode {
 fn access_text(before: Option<Right>, after: Option<Right>, tables: &str) -> String {
     match (before, after) {
         (None, None) => format!("has no right to {tables}"),
-        (_, Some(right)) if after > before => format!("may {} {tables}", right.verb()),
+        (_, Some(right)) if after > before || right == Right::Own => format!("may {} {tables}", right.verb()),
         (_, Some(right)) => format!("may {} {tables} only", right.verb()),
         (Some(_), None) => format!("has no right to {tables} any longer"),
     }

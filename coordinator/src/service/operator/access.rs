@@ -36,6 +36,7 @@ impl Admins {
                 of_client && (asked.table.is_none() || scope.table.is_none() || scope.table == asked.table)
             };
             let rights = state.access.all().filter(|(scope, _)| covers(scope)).map(|(scope, right)| AccessRight {
+                weight_max: state.access.weight_max(&scope),
                 client: scope.client,
                 table_id: scope.table.map(TableId::get),
                 table: scope.table.map(|id| subjects::table_name(state, id)),
@@ -59,7 +60,11 @@ impl Admins {
     /// Grants or revokes a right, and waits briefly until nodes apply the change.
     pub(super) async fn set_access_of(&self, asked: SetAccess, call: &Call<'_>) -> Result<AccessChanged> {
         let right = asked.right()?;
-        let change = if asked.revoke { AccessChange::Revoke(right) } else { AccessChange::Grant(right) };
+        let change = match (asked.revoke, asked.weight_max) {
+            (true, _) => AccessChange::Revoke(right),
+            (false, Some(weight_max)) => AccessChange::GrantOwn { weight_max },
+            (false, None) => AccessChange::Grant(right),
+        };
         let named = |state: &ClusterState| scope(state, asked.client.clone(), asked.table.as_deref());
         let decide = |state: &ClusterState, _: &Liveness| Ok(check_access(state, &named(state)?, change)?.ok_or(()));
         let changed = self.commit_unless(call, decide).await?.is_ok();
@@ -72,6 +77,7 @@ impl Admins {
             Ok(AccessChanged {
                 changed,
                 granted: state.access.granted(&scope).map(Into::into),
+                weight_max: state.access.weight_max(&scope),
                 may: right_of(state, &scope),
                 access_version: state.access_version.get(),
                 nodes_behind,

@@ -1,7 +1,7 @@
 //! Rights of clients to the rows of tables, and of participants to the partitions of lease tables.
 
 use crate::admin::word::words;
-use crate::common::limits::check_name;
+use crate::common::limits::{WEIGHTS, check_name};
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::ids::{Millis, TableId, Version};
 use crate::operations::op::Op;
@@ -91,6 +91,10 @@ fn read_withdrawn<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<Strin
 struct ClientRights {
     everywhere: Option<Right>,
     tables: BTreeMap<TableId, Right>,
+    /// Limits of weight of the grants [`Right::Own`] that have one. Omitted while empty, because the first protocol does
+    /// not know this field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    weights_max: BTreeMap<TableId, u32>,
 }
 
 impl ClientRights {
@@ -102,12 +106,26 @@ impl ClientRights {
         table.map_or(self.everywhere, |table| self.tables.get(&table).copied())
     }
 
+    /// Sets the right, without a limit of weight.
     fn set(&mut self, table: Option<TableId>, right: Option<Right>) {
+        if let Some(table) = table {
+            self.weights_max.remove(&table);
+        }
         match (table, right) {
             (None, right) => self.everywhere = right,
             (Some(table), Some(right)) => drop(self.tables.insert(table, right)),
             (Some(table), None) => drop(self.tables.remove(&table)),
         }
+    }
+
+    fn forget(&mut self, table: TableId) {
+        self.set(Some(table), None);
+    }
+
+    /// Returns the highest weight that these rights permit in a lease table, if they include its partitions.
+    fn own_weight(&self, table: TableId) -> Option<u32> {
+        let owns = self.granted(Some(table)) == Some(Right::Own);
+        owns.then(|| self.weights_max.get(&table).copied().unwrap_or(*WEIGHTS.end()))
     }
 
     fn is_empty(&self) -> bool {
@@ -133,8 +151,29 @@ impl Access {
 
     /// Returns true if the participant may own partitions of this lease table.
     pub fn may_own(&self, participant: &str, table: TableId) -> bool {
-        let owns = |rights: &ClientRights| rights.granted(Some(table)) == Some(Right::Own);
-        owns(&self.everyone) || self.clients.get(participant).is_some_and(owns)
+        self.own_weight(participant, table).is_some()
+    }
+
+    /// Returns the highest weight that the participant may have in this lease table, from its own grant and the grant
+    /// to every participant; `None` without a grant. Without a limit it is the highest of [`WEIGHTS`].
+    pub fn own_weight(&self, participant: &str, table: TableId) -> Option<u32> {
+        self.everyone.own_weight(table).max(self.clients.get(participant).and_then(|rights| rights.own_weight(table)))
+    }
+
+    /// Returns the limit of weight of the grant for exactly this scope; `None` without a limit.
+    pub fn weight_max(&self, scope: &Scope) -> Option<u32> {
+        let rights = scope.client.as_ref().map_or(Some(&self.everyone), |client| self.clients.get(client));
+        rights.and_then(|rights| rights.weights_max.get(&scope.table?).copied())
+    }
+
+    /// Limits the weight of the grant [`Right::Own`] for exactly this scope. Without such a grant it does nothing.
+    pub fn limit_weight(&mut self, scope: &Scope, weight_max: u32) {
+        let rights = scope.client.as_ref().map_or(Some(&mut self.everyone), |client| self.clients.get_mut(client));
+        if let (Some(rights), Some(table)) = (rights, scope.table)
+            && rights.granted(Some(table)) == Some(Right::Own)
+        {
+            rights.weights_max.insert(table, weight_max);
+        }
     }
 
     /// Returns the right granted for exactly this scope.
@@ -143,7 +182,7 @@ impl Access {
         rights.and_then(|rights| rights.granted(scope.table))
     }
 
-    /// Sets the right for exactly this scope, replacing the previous one.
+    /// Sets the right for exactly this scope, replacing the previous one and its limit of weight.
     pub fn set(&mut self, scope: &Scope, right: Option<Right>) {
         let Some(client) = &scope.client else { return self.everyone.set(scope.table, right) };
         let rights = self.clients.entry(client.clone()).or_default();
@@ -160,9 +199,9 @@ impl Access {
 
     /// Removes all rights to a table.
     pub fn forget_table(&mut self, table: TableId) {
-        self.everyone.tables.remove(&table);
+        self.everyone.forget(table);
         self.clients.retain(|_, rights| {
-            rights.tables.remove(&table);
+            rights.forget(table);
             !rights.is_empty()
         });
     }
@@ -243,6 +282,15 @@ pub fn own_denial(participant: &str, table: &str) -> String {
     )
 }
 
+/// Explains why a participant may not have `weight` in `table`, and what to do. `weight_max` is the limit of its grants.
+pub fn weight_denial(participant: &str, table: &str, weight: u32, weight_max: u32) -> String {
+    format!(
+        "participant/{participant} may not have weight {weight} in table {table}: the limit of its grant is \
+         {weight_max}; use a weight of {weight_max} or less, or an admin raises the limit by `archon access grant own \
+         --participant {participant} --table {table} --weight-max {weight}`"
+    )
+}
+
 /// Names one client, or every client, in a sentence.
 pub fn client_text(client: Option<&str>) -> String {
     client.map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"))
@@ -311,6 +359,26 @@ mod tests {
         assert!(!access.may_own("billing", bills), "rights to rows are a client's of that name");
         access.set(&scope(None, Some(2)), Some(Right::Own));
         assert!(access.may_own("other", bills));
+    }
+
+    #[test]
+    fn weight_limit_is_highest_of_own_grants() {
+        let (mut access, jobs) = (Access::default(), TableId::new(1));
+        let (mine, everyone) = (scope(Some("billing"), Some(1)), scope(None, Some(1)));
+        access.limit_weight(&mine, 4);
+        assert_eq!((access.weight_max(&mine), access.is_empty()), (None, true), "there is no grant to limit");
+        access.set(&mine, Some(Right::Own));
+        assert_eq!(access.own_weight("billing", jobs), Some(10_000));
+        access.limit_weight(&mine, 4);
+        assert_eq!((access.own_weight("billing", jobs), access.own_weight("other", jobs)), (Some(4), None));
+        access.set(&everyone, Some(Right::Own));
+        access.limit_weight(&everyone, 9);
+        assert_eq!((access.own_weight("billing", jobs), access.own_weight("other", jobs)), (Some(9), Some(9)));
+        access.set(&mine, Some(Right::Own));
+        assert_eq!((access.weight_max(&mine), access.own_weight("billing", jobs)), (None, Some(10_000)));
+        access.limit_weight(&mine, 4);
+        access.forget_table(jobs);
+        assert_eq!(access, Access::default(), "a dropped table leaves no limit");
     }
 
     #[test]

@@ -2,41 +2,54 @@
 
 use crate::command::apply::entry::Entry;
 use crate::command::refusals::{not_found, refused, stale};
+use crate::operator::check_weight_max;
 use crate::state::ClusterState;
 use crate::state::events::EventKind;
 use crate::state::response::Response;
 use archon_types::{ErrorDetail, Millis, RIGHTS_MAX, Right, Scope, WITHDRAWN_MAX, check_identity};
 use std::sync::Arc;
 
-/// Sets the right of a scope to `after` if it is `before`.
+/// A right with its limit of weight.
+type Granted = (Option<Right>, Option<u32>);
+
+/// Sets the right of a scope, and its limit of weight, to `after` if they are `before`.
 pub(super) fn set(
     state: &mut ClusterState,
     entry: Entry<'_>,
     scope: &Scope,
-    before: Option<Right>,
-    after: Option<Right>,
+    before: Granted,
+    after: Granted,
 ) -> Result<Response, ErrorDetail> {
     scope.check()?;
+    if let (_, Some(weight)) = after {
+        check_weight_max(scope, after.0, weight)?;
+    }
     let table = match scope.table.map(|id| state.tables.get(&id).ok_or(id)).transpose() {
         Ok(table) => table.map(|table| (table.id, table.name.clone())),
         Err(id) => return Err(not_found(format!("table number {id} no longer exists"))),
     };
-    if state.access.granted(scope) != before {
+    if (state.access.granted(scope), state.access.weight_max(scope)) != before {
         // All rights share one version: a single right has none of its own.
         return Err(stale("what was granted", state.access_version, entry.version()));
     }
     if before == after {
         return entry.done();
     }
-    if before.is_none() && state.access.len() >= RIGHTS_MAX {
+    if before.0.is_none() && state.access.len() >= RIGHTS_MAX {
         return Err(refused(format!(
             "{RIGHTS_MAX} rights are granted, which is the limit: grant a right to every client or for every table, \
              and revoke the rights that it covers"
         )));
     }
-    Arc::make_mut(&mut state.access).set(scope, after);
+    let (right, weight_max) = after;
+    let access = Arc::make_mut(&mut state.access);
+    access.set(scope, right);
+    if let Some(weight_max) = weight_max {
+        access.limit_weight(scope, weight_max);
+    }
     state.access_version = entry.version();
-    entry.note(state, EventKind::AccessChanged { client: scope.client.clone(), table, before, after });
+    let client = scope.client.clone();
+    entry.note(state, EventKind::AccessChanged { client, table, before: before.0, after: right, weight_max });
     entry.done()
 }
 

@@ -96,7 +96,9 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         }
         Command::CancelPlan => migration::cancel_plan(state, entry),
         Command::Configure { if_version, changes } => configure::configure(state, entry, *if_version, changes),
-        Command::SetAccess { scope, before, after } => access::set(state, entry, scope, *before, *after),
+        Command::SetAccess { scope, before, after, weight_before, weight_max } => {
+            access::set(state, entry, scope, (*before, *weight_before), (*after, *weight_max))
+        }
         Command::Withdraw { identity, before, after } => access::withdraw(state, entry, identity, *before, *after),
         Command::Control { if_controls, order, why } => control::control(state, entry, *if_controls, *order, why),
         Command::RecordMaintenance { member, until, left_ms } => {
