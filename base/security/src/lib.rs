@@ -9,6 +9,7 @@
 //! * [`rights`] lists which roles can make which calls; [`Caller`] is the caller. [`Refusals`] go to the log and to a
 //!   [`RefusalRecorder`].
 //! * [`build_runtime`] makes runtimes that continue blocking work at the limit of threads.
+//! * [`HttpServer`] accepts HTTP connections with TLS.
 //! * [`Expected`] is the identity that a dialled server must have: its role is checked, not only the signature of its
 //!   certificate.
 //!
@@ -35,6 +36,7 @@ pub use callers::rights::{REMOVED_COORDINATOR_CALL, callers, known_calls, known_
 pub use counted_body::{CountedBody, UnreadAccount};
 pub use limits::refusals::{Refusal, RefusalRecorder, Refusals};
 pub use limits::unread::{ResponseSlices, UNREAD_BYTES_MAX, UnreadBudget, UnreadResponses, UnreadShare, UnreadWatch};
+pub use net::http::HttpServer;
 pub use net::local_name::is_local_name;
 pub use net::stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use net::transport::{CONNECT_TIMEOUT, Connector, LOOKUP_TIMEOUT, Transport};

@@ -1,11 +1,13 @@
 //! Connections of a console, with limits on number, time, and unread responses.
 
+use crate::api;
 use crate::cluster::Cluster;
 use crate::error::ApiError;
-use crate::{api, in_plaintext};
 use archon_client::{ErrorKind, Transport};
 use archon_security::connection_limit::{CallerKind, ConnectionLimit, Entry};
-use archon_security::{Caller, CountedBody, Role, Stream, UnreadAccount, UnreadBudget, UnreadResponses, UnreadWatch};
+use archon_security::{
+    Caller, CountedBody, HttpServer, Role, Stream, UnreadAccount, UnreadBudget, UnreadResponses, UnreadWatch,
+};
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
@@ -18,12 +20,18 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
+
+const SERVER: HttpServer = HttpServer {
+    name: "the console",
+    plaintext_error: r#"{"error":{"kind":"refused","message":"this console requires TLS: use https:// and a client certificate of this cluster (docs/operate/console.md)"}}"#,
+    http2: true,
+};
 
 /// Maximum number of connections, half of them of one address. A browser opens up to six without TLS.
 const CONNECTIONS_MAX: usize = 256;
@@ -105,32 +113,7 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
     let _ = connection.set_nodelay(true);
     let _ = socket2::SockRef::from(&connection).set_tcp_user_timeout(Some(UNREAD_TIMEOUT));
     let Some(tls) = transport.tls() else { return Some((connection.into(), entry.caller(None))) };
-    if in_plaintext::begins(&connection).await {
-        in_plaintext::turn_away(connection).await;
-        return None;
-    }
-    let Some(delay) = entry.handshake_delay(Instant::now()) else {
-        tracing::debug!(from = %entry.from(), "a connection to the console is closed: its address has too many \
-                                               unfinished TLS handshakes");
-        return None;
-    };
-    sleep(delay).await;
-    match tls.accept(connection).await {
-        Ok(stream) => {
-            let caller = entry.caller(stream.peer().cloned());
-            Some((stream, caller))
-        }
-        Err(error) if error.is_refusal() => {
-            // Only recorded for auditors: the caller's TLS library has reported the reason already.
-            let caller = entry.caller(error.refused().cloned().map(Arc::new));
-            let _ = caller.refused("a connection to the console", None, error.to_string());
-            None
-        }
-        Err(error) => {
-            tracing::debug!(from = %entry.from(), %error, "a connection to the console came to nothing");
-            None
-        }
-    }
+    SERVER.accept(connection, tls, entry).await
 }
 
 /// The requests of one connection.

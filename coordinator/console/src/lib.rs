@@ -13,7 +13,6 @@ mod documents;
 mod error;
 mod feed;
 mod guard;
-mod in_plaintext;
 mod page;
 
 pub use api::description;

@@ -33,6 +33,8 @@ impl Protocol {
 
     /// Protocols that servers accept, best first. The console also speaks HTTP/1.1.
     pub(crate) const SERVED: [&[u8]; 3] = [b"h2", b"archon", b"http/1.1"];
+    /// Protocols that servers of HTTP/1.1 alone accept.
+    pub(crate) const HTTP1: &[u8] = b"http/1.1";
 }
 
 /// A connection to another process.

@@ -70,6 +70,8 @@ pub struct Tls {
 struct Loaded {
     credentials: Credentials,
     server: Arc<ServerConfig>,
+    /// For servers of HTTP/1.1 alone.
+    http1_server: Arc<ServerConfig>,
     /// For gRPC and for frames.
     clients: [Arc<ClientConfig>; 2],
 }
@@ -293,10 +295,26 @@ impl Tls {
     /// # Errors
     /// The peer does not speak TLS, or no trusted authority signed its certificate.
     pub async fn accept(&self, stream: TcpStream) -> Result<Stream, TlsError> {
+        self.accept_by(stream, |loaded| &loaded.server).await
+    }
+
+    /// Does the same for a server of HTTP/1.1: clients that prefer HTTP/2 must not choose it.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub async fn accept_http1(&self, stream: TcpStream) -> Result<Stream, TlsError> {
+        self.accept_by(stream, |loaded| &loaded.http1_server).await
+    }
+
+    async fn accept_by(
+        &self,
+        stream: TcpStream,
+        server: impl FnOnce(&Loaded) -> &Arc<ServerConfig>,
+    ) -> Result<Stream, TlsError> {
         self.look();
         // Read before the handshake: the authorities may change during it.
         let seen = self.authorities.version();
-        let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
+        let acceptor = TlsAcceptor::from(Arc::clone(server(&self.now.load())));
         // The limit of connections bounds concurrent handshakes. A separate limit would let strangers hold places for
         // as long as the timeout.
         let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream).into_fallible()).await;
@@ -413,7 +431,9 @@ impl Loaded {
             Ok(Arc::new(client))
         };
         let clients = [client(Protocol::Grpc)?, client(Protocol::Frames)?];
-        Ok(Self { credentials, server: Arc::new(server), clients })
+        let mut http1_server = server.clone();
+        http1_server.alpn_protocols = vec![Protocol::HTTP1.to_vec()];
+        Ok(Self { credentials, server: Arc::new(server), http1_server: Arc::new(http1_server), clients })
     }
 }
 
