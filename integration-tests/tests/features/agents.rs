@@ -3,8 +3,11 @@
 
 use crate::EXE;
 use archon_client::Role;
-use archon_integration_tests::{Cluster, Ending, Options, Room, cluster::TIMEOUT};
-use archon_testkit::skipped;
+use archon_integration_tests::scrape::Scrape;
+use archon_integration_tests::{Cluster, Options, Room, cluster::TIMEOUT, http};
+use archon_testkit::{check, skipped, wait_for};
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -117,4 +120,33 @@ fn agent_with_certificate_serves_a_socket() {
     assert!(output.status.success() && text(&output).contains("2 True w1"), "{}\n{}", text(&output), agent.log());
     assert!(agent.terminate(TIMEOUT).success());
     assert!(!cluster.directory().join("w1.sock").exists());
+}
+
+#[test]
+fn agent_process_serves_metrics_and_health() {
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
+    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
+    let coordinators = cluster.coordinator_list();
+    let arguments = ["participant", "--table", "jobs", "--name", "w1", "--address", "127.0.0.1:8080"];
+    let options = ["--listen", "127.0.0.1:0", "--service-lease", "1h", "--coordinators", &coordinators];
+    let arguments: Vec<String> = [&arguments[..], &options].concat().into_iter().map(str::to_owned).collect();
+    let agent = cluster.spawn("w1", &arguments);
+    let (address, _) = wait_for("the address of the agent", TIMEOUT, || {
+        let log = agent.log();
+        let port = log.split("address=\"127.0.0.1:").nth(1).and_then(|rest| rest.split('"').next());
+        port.map(|port| format!("127.0.0.1:{port}")).ok_or(log)
+    });
+    let get = |path: &str| http::get(&address, path).expect("the agent answers");
+    assert_eq!((get("/livez").status, get("/readyz").status), (200, 503));
+    let mut service = TcpStream::connect(&address).expect("the agent listens");
+    let connect = format!("GET /v1/events HTTP/1.1\r\nhost: {address}\r\narchon-session: new\r\n\r\n");
+    service.write_all(connect.as_bytes()).expect("a request");
+    wait_for("a registered participant with offers", TIMEOUT, || {
+        let (ready, found) = (get("/readyz"), Scrape::read(&get("/metrics").body).expect("metrics"));
+        let values = ["archon_participant_registrations_total", "archon_agent_events_unconfirmed"];
+        let wanted = ready.status == 200 && values.map(|name| found.get(name)) == [1.0, 2.0];
+        check(wanted && found.get("archon_agent_service_connected") == 1.0, || format!("{} {found:?}", ready.body))
+    });
+    assert!(agent.terminate(TIMEOUT).success());
 }

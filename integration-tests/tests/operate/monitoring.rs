@@ -41,6 +41,10 @@ fn of_participants() -> Vec<&'static Definition> {
     archon_client::metrics::PARTICIPANT_DEFINITIONS.iter().collect()
 }
 
+fn of_agents() -> Vec<&'static Definition> {
+    archon_agent::metric_definitions().collect()
+}
+
 /// Returns every metric by name, with its exporters.
 fn all() -> BTreeMap<&'static str, (&'static Definition, Vec<&'static str>)> {
     let mut all: BTreeMap<_, (&Definition, Vec<&str>)> = BTreeMap::new();
@@ -49,6 +53,7 @@ fn all() -> BTreeMap<&'static str, (&'static Definition, Vec<&'static str>)> {
         ("node", of_nodes()),
         ("client", of_clients()),
         ("participant", of_participants()),
+        ("agent", of_agents()),
     ] {
         for definition in definitions {
             let (known, members) = all.entry(definition.name).or_insert((definition, Vec::new()));
@@ -107,9 +112,10 @@ fn page() -> String {
         ["node"] => "Nodes",
         ["client"] => "Clients",
         ["participant"] => "Participants",
+        ["agent"] => "Agents",
         _ => "Both",
     };
-    for heading in ["Both", "Nodes", "Coordinators", "Clients", "Participants"] {
+    for heading in ["Both", "Nodes", "Coordinators", "Clients", "Participants", "Agents"] {
         let _ = write!(out, "\n## {heading}\n\n| metric | kind | labels | |\n|---|---|---|---|\n");
         for (name, (definition, _)) in all().iter().filter(|(_, (_, members))| whose(members) == heading) {
             let label = |label: &archon_telemetry::Label| match label.values {

@@ -4,6 +4,7 @@
 use crate::config::{AgentConfig, AgentError};
 use crate::http::{self, Listener};
 use crate::live_session::{Command, LiveSession, ServiceCallbacks};
+use crate::metrics::EndReason;
 use crate::shared::{Begun, Shared};
 use archon_client::Error;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -38,6 +39,16 @@ impl fmt::Display for SessionEnd {
             Self::ServiceStops => "the service has stopped",
             Self::AgentStops => "the agent stops",
         })
+    }
+}
+
+impl From<SessionEnd> for EndReason {
+    fn from(end: SessionEnd) -> Self {
+        match end {
+            SessionEnd::ServiceGone => Self::ServiceGone,
+            SessionEnd::ServiceStops => Self::ServiceStops,
+            SessionEnd::AgentStops => Self::AgentStops,
+        }
     }
 }
 
@@ -90,6 +101,7 @@ impl Agent {
             live.end(&reason);
             // A next service may begin at once; the old one still reads its last events.
             let stops = outcome.is_err() || stop.is_cancelled();
+            self.shared.counters.session_ended(outcome.as_ref().map_or(EndReason::ClusterRefuses, |end| (*end).into()));
             self.shared.set_ended(stops);
             let cut = async move {
                 sleep(LAST_EVENTS).await;
@@ -135,7 +147,10 @@ pub(crate) async fn run_session(
             }
         };
         match started {
-            Ok(participant) => break participant,
+            Ok(participant) => {
+                live.set_registered();
+                break participant;
+            }
             Err(error @ Error::DeadlineExceeded { .. }) => {
                 tracing::warn!(%error, "the participant is not registered yet");
             }

@@ -64,7 +64,6 @@ impl EventQueue {
     }
 
     /// Returns the number of events that the service has not received.
-    #[cfg(test)]
     pub(crate) fn unread(&self) -> usize {
         self.unread.len()
     }

@@ -2,12 +2,12 @@
 //! service.
 
 use crate::protocol::{Answer, ErrorBody, ErrorKind, Event, Owned, Permission, ReleaseReason, SessionState};
-use crate::service_session::{Effect, Next, Offer, ServiceSession};
+use crate::service_session::{Effect, Next, Offer, ServiceSession, SessionReading};
 use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, ServiceLoad, Why};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
@@ -54,6 +54,8 @@ pub(crate) struct LiveSession {
     /// Cancelled by a `stop` of the service, which is not queued: it must not be dropped.
     service_stops: CancellationToken,
     connections: AtomicU64,
+    /// The cluster has registered the participant.
+    registered: AtomicBool,
 }
 
 impl LiveSession {
@@ -72,6 +74,7 @@ impl LiveSession {
             commands,
             service_stops: CancellationToken::new(),
             connections: AtomicU64::new(1),
+            registered: AtomicBool::new(false),
         };
         (live, received)
     }
@@ -246,12 +249,22 @@ impl LiveSession {
         }
     }
 
-    /// Returns the state and the number of acquired partitions.
-    pub(crate) fn status(&self) -> (SessionState, usize) {
+    /// Returns the state and numbers of the session.
+    pub(crate) fn reading(&self) -> SessionReading {
         self.change(|state, now| {
             state.core.tick(now);
-            (state.core.state(), state.core.owned_count())
+            state.core.reading(now)
         })
+    }
+
+    /// Records the registration of the participant.
+    pub(crate) fn set_registered(&self) {
+        self.registered.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the participant is registered.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Relaxed)
     }
 
     /// Applies the time until the session has ended.

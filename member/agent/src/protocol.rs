@@ -324,6 +324,20 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Names of the kinds, in the order of the variants.
+    pub const WORDS: [&str; 10] = [
+        "invalid",
+        "forbidden",
+        "not_found",
+        "method",
+        "busy",
+        "stale",
+        "ended",
+        "too_large",
+        "overloaded",
+        "unavailable",
+    ];
+
     /// Returns the HTTP status.
     pub const fn status(self) -> u16 {
         match self {

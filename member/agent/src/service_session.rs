@@ -51,6 +51,19 @@ pub(crate) enum Next {
     Close,
 }
 
+/// Facts about a session for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SessionReading {
+    pub(crate) state: SessionState,
+    /// Partitions that the service has acquired.
+    pub(crate) owned: u64,
+    /// Number of the newest event.
+    pub(crate) events: u64,
+    pub(crate) events_unconfirmed: u64,
+    /// Time until the last permission ends.
+    pub(crate) permission_left_ms: u64,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Acquiring,
@@ -399,6 +412,17 @@ impl ServiceSession {
     /// Returns the number of partitions that the service has acquired.
     pub(crate) fn owned_count(&self) -> usize {
         self.works.values().filter(|work| work.stage != Stage::Acquiring).count()
+    }
+
+    /// Returns the facts for metrics at `now`.
+    pub(crate) fn reading(&self, now: u64) -> SessionReading {
+        SessionReading {
+            state: self.state(),
+            owned: self.owned_count() as u64,
+            events: self.events.newest(),
+            events_unconfirmed: self.events.unread() as u64,
+            permission_left_ms: if self.over { 0 } else { self.permitted_until.saturating_sub(now) },
+        }
     }
 
     /// Returns the connection that receives the events.

@@ -1,13 +1,17 @@
 //! State shared by sessions and connections: the session of now, and the owners of partitions.
 
 use crate::config::AgentConfig;
+use crate::library_metrics::LibraryMetrics;
 use crate::live_session::{Command, LiveSession, Settings, millis};
 use crate::map_file::{self, MapFile};
+use crate::metrics::{AgentReadings, Counters};
 use crate::protocol::{ErrorBody, ErrorKind, Hello, SessionState, Status, VERSION};
 use crate::routes::Routes;
 use archon_client::{Participant, ParticipantBuilder};
+use archon_telemetry::Family;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +31,8 @@ pub(crate) struct Shared {
     current: Mutex<Current>,
     begun: mpsc::Sender<Begun>,
     pub(crate) routes: Routes,
+    pub(crate) counters: Counters,
+    library: &'static Arc<LibraryMetrics>,
 }
 
 /// A session that has begun.
@@ -38,8 +44,10 @@ pub(crate) struct Begun {
 impl Shared {
     /// Starts without a session. Sessions that begin are sent to `begun`.
     pub(crate) fn new(config: AgentConfig, begun: mpsc::Sender<Begun>) -> Self {
+        // Before the first client and participant, which look for a recorder once.
+        let library = LibraryMetrics::installed();
         let routes = Routes::new(config.coordinators.clone(), config.transport.clone(), &config.tables);
-        Self { config, current: Mutex::default(), begun, routes }
+        Self { config, current: Mutex::default(), begun, routes, counters: Counters::default(), library }
     }
 
     /// Starts to keep the files with owners up to date, until the result is dropped.
@@ -53,7 +61,11 @@ impl Shared {
 
     /// Ends the session of now. The agent takes another one unless it stops.
     pub(crate) fn set_ended(&self, stops: bool) {
-        *self.current.lock() = if stops { Current::Stopping } else { Current::Waiting };
+        let mut current = self.current.lock();
+        if let Current::Live(live) = &*current {
+            self.counters.past_events.add(live.reading().events);
+        }
+        *current = if stops { Current::Stopping } else { Current::Waiting };
     }
 
     /// Begins a session for a new service, with its connection.
@@ -83,6 +95,7 @@ impl Shared {
         if self.begun.try_send(begun).is_err() {
             return busy("the agent stops");
         }
+        self.counters.sessions.add(1);
         *current = Current::Live(Arc::clone(&live));
         Ok(live)
     }
@@ -122,10 +135,51 @@ impl Shared {
         let (state, owned) = match &*self.current.lock() {
             Current::Waiting => (SessionState::Waiting, 0),
             Current::Stopping => (SessionState::Ending, 0),
-            Current::Live(live) => live.status(),
+            Current::Live(live) => {
+                let reading = live.reading();
+                (reading.state, reading.owned)
+            }
         };
         let participant = self.config.name.clone();
-        Status { version: VERSION, participant, state, partitions_owned: owned as u64 }
+        Status { version: VERSION, participant, state, partitions_owned: owned }
+    }
+
+    /// Returns the metrics of the agent and of the client library.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let current = self.current.lock();
+        let live = if let Current::Live(live) = &*current { Some(live) } else { None };
+        let reading = live.map(|live| live.reading());
+        let readings = AgentReadings {
+            service_connected: reading.is_some_and(|reading| reading.state == SessionState::Connected),
+            registered: live.is_some_and(|live| live.is_registered()),
+            partitions: reading.map_or(0, |reading| reading.owned),
+            permission_left: Duration::from_millis(reading.map_or(0, |reading| reading.permission_left_ms)),
+            events: self.counters.past_events.get() + reading.map_or(0, |reading| reading.events),
+            events_unconfirmed: reading.map_or(0, |reading| reading.events_unconfirmed),
+            sessions: self.counters.sessions.get(),
+            sessions_ended: self.counters.ends(),
+            requests_refused: self.counters.refusals(),
+        };
+        drop(current);
+        let mut families = readings.families();
+        families.extend(self.library.families());
+        families
+    }
+
+    /// Returns why the service cannot own partitions now: it is not connected, or the participant is not registered.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        match &*self.current.lock() {
+            Current::Waiting => Err("no service is connected".to_owned()),
+            Current::Stopping => Err("the agent stops".to_owned()),
+            Current::Live(live) => match live.reading().state {
+                SessionState::Connected if live.is_registered() => Ok(()),
+                SessionState::Connected => Err("the participant is not registered yet".to_owned()),
+                _ => Err("the service is not connected, or its session ends".to_owned()),
+            },
+        }
     }
 
     /// Returns the table that a request means.

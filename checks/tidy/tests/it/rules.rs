@@ -77,7 +77,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
             "archon-types",
         ],
     ),
-    ("member/agent", "archon-agent", &["archon-client", "archon-security"]),
+    ("member/agent", "archon-agent", &["archon-client", "archon-security", "archon-telemetry"]),
     ("backup", "archon-backup", &["archon-client", "archon-durable", "archon-types"]),
     ("coordinator/console", "archon-console", &["archon-client", "archon-security", "archon-types"]),
     (
@@ -156,7 +156,10 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ),
     ("object_store", &["backup/src/store/"]),
     ("opentelemetry", &["cli/src/spans.rs"]),
-    ("metrics", &["client/src/measure/", "integration-tests/tests/client_metrics.rs"]),
+    (
+        "metrics",
+        &["client/src/measure/", "integration-tests/tests/client_metrics.rs", "member/agent/src/library_metrics.rs"],
+    ),
     ("axum", &["coordinator/console/src/"]),
     // Others may name it only where they configure a library with the process's provider.
     ("rustls", &["base/security/", "backup/src/store/objects/client.rs"]),

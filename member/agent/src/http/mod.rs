@@ -3,6 +3,7 @@
 mod body;
 mod guard;
 mod listener;
+mod probes;
 mod requests;
 mod stream;
 

@@ -1,7 +1,7 @@
 //! Requests and their answers.
 
 use super::body::Body;
-use super::{guard, stream};
+use super::{guard, probes, stream};
 use crate::live_session::LiveSession;
 use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Heartbeat};
 use crate::shared::Shared;
@@ -53,6 +53,7 @@ impl Caller {
         // Only the service keeps connections: those of callers must not take its places.
         let keeps = request.headers().contains_key(SESSION);
         let mut response = self.try_answer(request).await.unwrap_or_else(|error| {
+            self.shared.counters.request_refused(error.kind);
             let status = StatusCode::from_u16(error.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut response = json(&ErrorAnswer { error });
             *response.status_mut() = status;
@@ -69,19 +70,7 @@ impl Caller {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         let table = table_of(parts.uri.query())?;
-        let Some(call) = path.strip_prefix("/v1/") else { return Err(no_path(path)) };
-        let (name, argument) = call.split_once('/').map_or((call, None), |(name, argument)| (name, Some(argument)));
-        let (method, answered) = match (name, argument) {
-            ("events", None) => ("GET", Call::Events),
-            ("heartbeat", None) => ("POST", Call::Heartbeat),
-            ("answers", None) => ("POST", Call::Answers),
-            ("owned", Some(partition)) => ("GET", Call::Owned(partition)),
-            ("where", Some(key)) => ("GET", Call::Where(key)),
-            ("owners", None) => ("GET", Call::Owners),
-            ("owners", Some("watch")) => ("GET", Call::WatchOwners),
-            ("status", None) => ("GET", Call::Status),
-            _ => return Err(no_path(path)),
-        };
+        let (method, answered) = call_of(path).ok_or_else(|| no_path(path))?;
         if parts.method != method {
             return Err(ErrorBody::new(ErrorKind::Method, format!("{path} has the method {method} only")));
         }
@@ -117,6 +106,12 @@ impl Caller {
             }
             Call::WatchOwners => self.watch_owners(&parts.headers, table.as_deref()).await,
             Call::Status => Ok(json(&self.shared.status())),
+            Call::Metrics => {
+                let _place = self.lookup()?;
+                Ok(probes::metrics(&self.shared, &parts.headers))
+            }
+            Call::Alive => Ok(probes::health(Ok(()))),
+            Call::Ready => Ok(probes::health(self.shared.ready())),
         }
     }
 
@@ -176,6 +171,33 @@ enum Call<'a> {
     Owners,
     WatchOwners,
     Status,
+    Metrics,
+    Alive,
+    Ready,
+}
+
+/// Returns the method and the request of a path.
+fn call_of(path: &str) -> Option<(&'static str, Call<'_>)> {
+    let Some(call) = path.strip_prefix("/v1/") else {
+        return match path {
+            "/metrics" => Some(("GET", Call::Metrics)),
+            "/livez" => Some(("GET", Call::Alive)),
+            "/readyz" => Some(("GET", Call::Ready)),
+            _ => None,
+        };
+    };
+    let (name, argument) = call.split_once('/').map_or((call, None), |(name, argument)| (name, Some(argument)));
+    match (name, argument) {
+        ("events", None) => Some(("GET", Call::Events)),
+        ("heartbeat", None) => Some(("POST", Call::Heartbeat)),
+        ("answers", None) => Some(("POST", Call::Answers)),
+        ("owned", Some(partition)) => Some(("GET", Call::Owned(partition))),
+        ("where", Some(key)) => Some(("GET", Call::Where(key))),
+        ("owners", None) => Some(("GET", Call::Owners)),
+        ("owners", Some("watch")) => Some(("GET", Call::WatchOwners)),
+        ("status", None) => Some(("GET", Call::Status)),
+        _ => None,
+    }
 }
 
 /// Returns the named session. Web pages cannot set this header.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod metrics;
 mod program;
 mod sessions;
 mod support;

@@ -151,7 +151,8 @@ pub(crate) async fn request(address: &str, head: &str, headers: &[(&str, &str)],
     let (status, length) = head_of(&mut reader).await;
     let mut body = vec![0; length];
     reader.read_exact(&mut body).await.unwrap();
-    (status, serde_json::from_slice(&body).unwrap())
+    let text = || Value::String(String::from_utf8(body.clone()).unwrap());
+    (status, serde_json::from_slice(&body).unwrap_or_else(|_| text()))
 }
 
 /// A connected service.
