@@ -11,8 +11,9 @@ use std::time::Duration;
 /// Options of `archon participant`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ParticipantArgs {
-    /// Lease table that the service serves; repeat the flag for further ones. The table may be created later.
-    #[arg(long = "table", value_name = "TABLE", value_parser = name, required = true)]
+    /// Lease table that the service serves; repeat the flag for further ones, or separate them by commas. The table may be created later.
+    #[arg(long = "table", env = "ARCHON_TABLES", hide_env_values = true, value_delimiter = ',')]
+    #[arg(value_name = "TABLE", value_parser = name, required = true)]
     pub(crate) tables: Vec<String>,
     /// Name of the participant, unique in the cluster. A second process with this name ends the first one.
     #[arg(long, env = "ARCHON_NAME", hide_env_values = true, value_name = "NAME", value_parser = name)]

@@ -105,13 +105,17 @@ pub(crate) fn participant(args: &ParticipantArgs, connection: &Connection) -> Re
     let resolve = || agent_config(args, connection);
     let deadline = |config: &AgentConfig| config.stop_limit + archon_agent::FAREWELL;
     let program = args.exec.clone();
-    serve(&log, resolve, deadline, |config, stop, _| {
+    serve(&log, resolve, deadline, |config, stop, service_manager| {
         Ok(async move {
             if !program.is_empty() {
+                // A program has minutes to start, and a service manager has less patience.
+                service_manager.follow(|| Ok(()), ReadyWhen::Serving, &stop);
                 return archon_agent::run_program(config, &program, stop).await.map_err(agent_failure);
             }
             let agent = Agent::listen(config).await.map_err(agent_failure)?;
             tracing::info!(address = agent.address(), "the agent waits for its service");
+            // The service may be started by a unit that waits for this one.
+            service_manager.follow(agent.readiness(), ReadyWhen::Serving, &stop);
             agent.run(stop).await.map_err(agent_failure)
         })
     })

@@ -52,6 +52,7 @@ fn usage_errors_end_with_the_exit_codes_of_units() {
     let node = ["node", "--name=athens", "--listen=127.0.0.1:0", "--coordinators=127.0.0.1:1", "--data-dir", data];
     assert_eq!((run(&coordinator), run(&node)), (Some(4), Some(4)));
     assert_eq!((run(&coordinator[..2]), run(&node[..2])), (Some(2), Some(2)));
+    assert_eq!(run(&["participant", "--name=w1"]), Some(2));
 }
 
 #[test]

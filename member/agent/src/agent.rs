@@ -75,6 +75,12 @@ impl Agent {
         self.listener.address()
     }
 
+    /// Returns a check whether the service is connected and the participant registered; it returns the obstacle.
+    pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.ready()
+    }
+
     /// Serves until `stop` is cancelled: then the service releases its partitions, within the limit of a stop.
     ///
     /// # Errors

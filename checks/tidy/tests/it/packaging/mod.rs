@@ -23,7 +23,8 @@ fn version() -> String {
 #[test]
 fn every_packaging_file_is_read_by_a_test() {
     assert_eq!(names("packaging"), ["README.md", "build", "crate.md", "debian", "docker", "kubernetes", "systemd"]);
-    assert_eq!(names("packaging/systemd"), ["archon-coordinator.service", "archon-node@.service", "archon.sysusers"]);
+    let units = ["archon-coordinator.service", "archon-node@.service", "archon-participant@.service"];
+    assert_eq!(names("packaging/systemd"), [&units[..], &["archon.sysusers"]].concat());
     assert_eq!(names("packaging/debian"), ["postinst", "postrm", "prerm"]);
     assert_eq!(names("packaging/docker"), ["Dockerfile", "Dockerfile.dockerignore", "compose.yaml"]);
     assert_eq!(names("packaging/kubernetes"), ["base", "tls"]);

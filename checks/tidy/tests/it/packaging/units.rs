@@ -25,21 +25,29 @@ fn unit_restarts_a_member_unless_useless() {
 fn unit_keeps_data_in_a_writable_place() {
     for unit in Unit::all() {
         // A compromised node must not read the key of a coordinator, which is an administrator's.
-        let (user, other) = match unit.command()[0] {
-            "coordinator" => ("archon-coordinator", "/var/lib/archon"),
-            _ => ("archon", "/var/lib/archon-coordinator"),
+        let (user, others) = match unit.command()[0] {
+            "coordinator" => ("archon-coordinator", &["/var/lib/archon"][..]),
+            "participant" => ("archon-participant", &["/var/lib/archon", "/var/lib/archon-coordinator"][..]),
+            _ => ("archon", &["/var/lib/archon-coordinator"][..]),
         };
         let hidden = unit.value("Service", "InaccessiblePaths");
-        assert!(hidden.split_whitespace().any(|path| path == format!("-{other}")), "{}: {hidden}", unit.name);
-        for (key, value) in
-            [("StateDirectory", user), ("ProtectSystem", "strict"), ("UMask", "0077"), ("User", user), ("Group", user)]
-        {
+        for other in others {
+            assert!(hidden.split_whitespace().any(|path| path == format!("-{other}")), "{}: {hidden}", unit.name);
+        }
+        for (key, value) in [("ProtectSystem", "strict"), ("UMask", "0077"), ("User", user), ("Group", user)] {
             assert_eq!(unit.value("Service", key), value, "{}", unit.name);
         }
         assert_eq!(unit.value("Service", "NoNewPrivileges"), "true");
         assert_eq!(unit.value("Service", "Type"), "notify");
-        assert!(unit.value("Service", "LimitNOFILE").parse::<u64>().is_ok_and(|files| files > 65_536));
         let command = unit.command();
+        if command[0] == "participant" {
+            // It keeps no data, and its settings are variables.
+            assert_eq!(unit.value("Service", "RuntimeDirectory"), user);
+            assert_eq!(unit.value("Service", "EnvironmentFile"), "/etc/archon/participant-%i.env");
+            continue;
+        }
+        assert!(unit.value("Service", "LimitNOFILE").parse::<u64>().is_ok_and(|files| files > 65_536));
+        assert_eq!(unit.value("Service", "StateDirectory"), user, "{}", unit.name);
         let after = |flag: &str| command.iter().skip_while(|word| **word != flag).nth(1).copied();
         let file = after("--config").and_then(|path| path.strip_prefix("/etc/archon/")).expect("a file of settings");
         let example: toml::Table = source(&format!("docs/operate/examples/{file}")).parse().expect("TOML");
@@ -51,6 +59,7 @@ fn unit_keeps_data_in_a_writable_place() {
     let made = |line: &str, user: &str| {
         line.starts_with(&format!("u {user} ")) && line.ends_with(&format!(" /var/lib/{user}"))
     };
-    let [node, coordinator] = lines[..] else { panic!("{users}") };
+    let [node, coordinator, participant] = lines[..] else { panic!("{users}") };
+    assert!(participant.starts_with("u archon-participant ") && participant.ends_with(" /nonexistent"), "{users}");
     assert!(made(node, "archon") && made(coordinator, "archon-coordinator"), "{users}");
 }
