@@ -1,6 +1,10 @@
 /** Requests to the agent. */
 
+import { readFileSync } from "node:fs";
 import http from "node:http";
+import https from "node:https";
+import { join } from "node:path";
+import tls from "node:tls";
 
 import { AgentError } from "./errors.js";
 
@@ -37,6 +41,36 @@ export function parse(agent) {
     throw new TypeError(`the address of the agent is HOST:PORT or unix:/path, not ${JSON.stringify(agent)}`);
   }
   return { host: host.replace(/^\[(.*)\]$/, "$1"), port };
+}
+
+/**
+ * Credentials of a connection with TLS, as the options of `https` name them.
+ *
+ * @typedef {Pick<https.RequestOptions, "ca" | "cert" | "key" | "minVersion" | "checkServerIdentity">} Credentials
+ */
+
+/**
+ * Reads the credentials in a directory with ca.crt, tls.crt and tls.key, as `archon cert participant` writes it. The
+ * certificate of the agent must name its host, and be of a participant.
+ *
+ * @param {string} tlsDir
+ * @returns {Credentials}
+ */
+export function credentials(tlsDir) {
+  const file = (/** @type {string} */ name) => readFileSync(join(tlsDir, name));
+  return {
+    ca: file("ca.crt"),
+    cert: file("tls.crt"),
+    key: file("tls.key"),
+    minVersion: "TLSv1.3",
+    checkServerIdentity: (host, certificate) => {
+      const names = (certificate.subjectaltname ?? "").split(", ");
+      if (!names.some((name) => name.startsWith("URI:archon:///participant/"))) {
+        return new Error(`the certificate at ${host} is not of a participant`);
+      }
+      return tls.checkServerIdentity(host, certificate);
+    },
+  };
 }
 
 /**
@@ -101,15 +135,19 @@ async function body(response) {
  * Sends a request, and waits for the head of the answer.
  *
  * @param {Address} address
- * @param {http.RequestOptions} options
+ * @param {string | undefined} tlsDir
+ * @param {https.RequestOptions} options
  * @param {string | undefined} data
  * @returns {{ request: http.ClientRequest, head: Promise<http.IncomingMessage> }}
  */
-function send(address, options, data) {
+function send(address, tlsDir, options, data) {
   const headers = { ...options.headers, ...(data === undefined ? {} : { "content-length": Buffer.byteLength(data) }) };
   // A name may stand for several addresses, and the agent listens on one.
   const target = "port" in address ? { ...address, autoSelectFamily: true } : address;
-  const request = http.request({ ...target, ...options, headers });
+  const request =
+    tlsDir === undefined
+      ? http.request({ ...target, ...options, headers })
+      : https.request({ ...target, ...options, ...credentials(tlsDir), headers });
   const head = new Promise((resolve, reject) => {
     request.on("response", resolve);
     request.on("error", reject);
@@ -150,7 +188,8 @@ export function text(error) {
 export class Caller {
   #agent;
   #address;
-  #pool = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  #tlsDir;
+  #pool;
   #isClosed = false;
   /** @type {Set<http.ClientRequest>} */
   #requests = new Set();
@@ -158,10 +197,14 @@ export class Caller {
   /**
    * @param {string} agent
    * @param {number} timeoutMs Time limit of a request.
+   * @param {string} [tlsDir] Directory of credentials.
    */
-  constructor(agent, timeoutMs) {
+  constructor(agent, timeoutMs, tlsDir) {
     this.#agent = agent;
     this.#address = parse(agent);
+    this.#tlsDir = tlsDir;
+    const pool = { keepAlive: true, maxSockets: 1 };
+    this.#pool = tlsDir === undefined ? new http.Agent(pool) : new https.Agent(pool);
     this.timeoutMs = timeoutMs;
   }
 
@@ -182,7 +225,7 @@ export class Caller {
     for (let attempt = 1; ; attempt += 1) {
       if (this.#isClosed) throw new AgentError("unreachable", "the participant has stopped");
       const sent = data === undefined ? undefined : JSON.stringify(data);
-      const { request, head } = send(this.#address, { agent: this.#pool, method, path, headers }, sent);
+      const { request, head } = this.#send({ agent: this.#pool, method, path, headers }, sent);
       this.#requests.add(request);
       let isLate = false;
       /** @type {NodeJS.Timeout | undefined} */
@@ -218,6 +261,19 @@ export class Caller {
     }
   }
 
+  /**
+   * @param {https.RequestOptions} options
+   * @param {string | undefined} sent
+   */
+  #send(options, sent) {
+    try {
+      return send(this.#address, this.#tlsDir, options, sent);
+    } catch (error) {
+      // The credentials cannot be read.
+      throw new AgentError("unreachable", `the agent at ${this.#agent} is not called: ${text(error)}`, { cause: error });
+    }
+  }
+
   /** Ends the connection and all requests for good. */
   close() {
     this.#isClosed = true;
@@ -230,16 +286,21 @@ export class Caller {
 export class Stream {
   #agent;
   #address;
+  #tlsDir;
   #isShut = false;
   /** @type {http.ClientRequest | undefined} */
   #request;
   /** @type {http.IncomingMessage | undefined} */
   #response;
 
-  /** @param {string} agent */
-  constructor(agent) {
+  /**
+   * @param {string} agent
+   * @param {string} [tlsDir] Directory of credentials.
+   */
+  constructor(agent, tlsDir) {
     this.#agent = agent;
     this.#address = parse(agent);
+    this.#tlsDir = tlsDir;
   }
 
   /**
@@ -255,7 +316,7 @@ export class Stream {
     let timer;
     try {
       if (this.#isShut) throw new Error("the participant has stopped");
-      const { request, head } = send(this.#address, { agent: false, path: "/v1/events", headers }, undefined);
+      const { request, head } = send(this.#address, this.#tlsDir, { agent: false, path: "/v1/events", headers }, undefined);
       this.#request = request;
       timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
       this.#response = await head;

@@ -6,7 +6,7 @@ import { clock, left } from "./clock.js";
 import { AgentError, NotOwned } from "./errors.js";
 import { Flag } from "./flag.js";
 import { createGrant, loseGrant, Permission, stateOf } from "./grant.js";
-import { Caller, integer, parse, Stream, string, text } from "./http.js";
+import { Caller, credentials, integer, parse, Stream, string, text } from "./http.js";
 
 /** @typedef {import("./grant.js").Grant} Grant */
 /** @typedef {import("./http.js").Document} Document */
@@ -20,6 +20,8 @@ import { Caller, integer, parse, Stream, string, text } from "./http.js";
  *
  * @typedef {object} Options
  * @property {string} [agent] `HOST:PORT` or `unix:/path` of the agent; `127.0.0.1:7700` by default.
+ * @property {string} [tlsDir] Directory with `ca.crt`, `tls.crt` and `tls.key` of the same participant
+ *   (`archon cert participant`), for an agent on another machine. The files are read for each request, so they can be renewed.
  * @property {(grant: Grant) => Promise<void> | void} [acquire]
  * @property {(grant: Grant, reason: string) => Promise<void> | void} [release]
  * @property {(grant: Grant) => Promise<void> | void} [lost]
@@ -109,6 +111,7 @@ class Session {
  */
 export class Participant {
   #options;
+  #tlsDir;
   #callbacksMax;
   #answers;
   #questions;
@@ -139,18 +142,24 @@ export class Participant {
    * @param {string} table
    * @param {Options} [options]
    * @throws {TypeError} If the address of the agent is malformed.
+   * @throws {Error} If the credentials cannot be read.
    */
   constructor(table, options = {}) {
     /** @readonly */
     this.table = table;
     /** @readonly */
     this.agent = options.agent ?? "127.0.0.1:7700";
-    parse(this.agent);
+    this.#tlsDir = options.tlsDir;
+    const address = parse(this.agent);
+    if (this.#tlsDir !== undefined) {
+      if ("socketPath" in address) throw new TypeError("a Unix socket has no TLS: leave tlsDir out");
+      credentials(this.#tlsDir);
+    }
     this.#options = options;
     this.#callbacksMax = Math.max(1, options.callbacksMax ?? 64);
-    this.#answers = new Caller(this.agent, REQUEST_MS);
-    this.#questions = new Caller(this.agent, REQUEST_MS);
-    this.#heartbeats = new Caller(this.agent, REQUEST_MS);
+    this.#answers = new Caller(this.agent, REQUEST_MS, this.#tlsDir);
+    this.#questions = new Caller(this.agent, REQUEST_MS, this.#tlsDir);
+    this.#heartbeats = new Caller(this.agent, REQUEST_MS, this.#tlsDir);
     this.#idle.set();
   }
 
@@ -402,7 +411,7 @@ export class Participant {
    * @param {number} position
    */
   async #open(session, position) {
-    const stream = new Stream(this.agent);
+    const stream = new Stream(this.agent, this.#tlsDir);
     this.#stream = stream;
     if (this.#closing.isSet) stream.shut();
     await stream.open(session, position, REQUEST_MS);

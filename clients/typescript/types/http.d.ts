@@ -7,6 +7,19 @@
  */
 export function parse(agent: string): Address;
 /**
+ * Credentials of a connection with TLS, as the options of `https` name them.
+ *
+ * @typedef {Pick<https.RequestOptions, "ca" | "cert" | "key" | "minVersion" | "checkServerIdentity">} Credentials
+ */
+/**
+ * Reads the credentials in a directory with ca.crt, tls.crt and tls.key, as `archon cert participant` writes it. The
+ * certificate of the agent must name its host, and be of a participant.
+ *
+ * @param {string} tlsDir
+ * @returns {Credentials}
+ */
+export function credentials(tlsDir: string): Credentials;
+/**
  * Returns a number of a document that is exact.
  *
  * @param {Document} from
@@ -32,8 +45,9 @@ export class Caller {
     /**
      * @param {string} agent
      * @param {number} timeoutMs Time limit of a request.
+     * @param {string} [tlsDir] Directory of credentials.
      */
-    constructor(agent: string, timeoutMs: number);
+    constructor(agent: string, timeoutMs: number, tlsDir?: string);
     timeoutMs: number;
     /**
      * Sends a request and returns the document of the answer.
@@ -53,8 +67,11 @@ export class Caller {
 }
 /** Events of one connection. */
 export class Stream {
-    /** @param {string} agent */
-    constructor(agent: string);
+    /**
+     * @param {string} agent
+     * @param {string} [tlsDir] Directory of credentials.
+     */
+    constructor(agent: string, tlsDir?: string);
     /**
      * Connects.
      *
@@ -74,6 +91,10 @@ export class Stream {
     shut(): void;
     #private;
 }
+/**
+ * Credentials of a connection with TLS, as the options of `https` name them.
+ */
+export type Credentials = Pick<https.RequestOptions, "ca" | "cert" | "key" | "minVersion" | "checkServerIdentity">;
 export type Document = Record<string, unknown>;
 export type Address = {
     socketPath: string;
@@ -98,3 +119,4 @@ export type Whereabouts = {
     partition: number;
     owner: Owner | undefined;
 };
+import https from "node:https";

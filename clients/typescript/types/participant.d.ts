@@ -12,6 +12,7 @@ export class Participant {
      * @param {string} table
      * @param {Options} [options]
      * @throws {TypeError} If the address of the agent is malformed.
+     * @throws {Error} If the credentials cannot be read.
      */
     constructor(table: string, options?: Options);
     /** @readonly */
@@ -104,6 +105,11 @@ export type Options = {
      * `HOST:PORT` or `unix:/path` of the agent; `127.0.0.1:7700` by default.
      */
     agent?: string | undefined;
+    /**
+     * Directory with `ca.crt`, `tls.crt` and `tls.key` of the same participant
+     * (`archon cert participant`), for an agent on another machine. The files are read for each request, so they can be renewed.
+     */
+    tlsDir?: string | undefined;
     acquire?: ((grant: Grant) => Promise<void> | void) | undefined;
     release?: ((grant: Grant, reason: string) => Promise<void> | void) | undefined;
     lost?: ((grant: Grant) => Promise<void> | void) | undefined;

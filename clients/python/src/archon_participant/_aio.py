@@ -31,6 +31,7 @@ class AsyncParticipant:
         callback_threads: int = 8,
         start_within: float = 30.0,
         stop_within: float = 10.0,
+        tls_dir: Optional[str] = None,
     ) -> None:
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._inner = Participant(
@@ -43,6 +44,7 @@ class AsyncParticipant:
             callback_threads=callback_threads,
             start_within=start_within,
             stop_within=stop_within,
+            tls_dir=tls_dir,
         )
 
     def _run(self, work: Awaitable[None]) -> None:

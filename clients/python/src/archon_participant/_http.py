@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import threading
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, Optional, Tuple
@@ -61,10 +62,40 @@ def parse(agent: str) -> Tuple[str, int]:
     return host.strip("[]"), port
 
 
-def connection(agent: str, timeout: float) -> http.client.HTTPConnection:
-    """Returns a connection that is not open yet."""
+class _TlsConnection(http.client.HTTPSConnection):
+    """A connection to an agent, whose certificate must name the host and be of a participant."""
+
+    def connect(self) -> None:
+        super().connect()
+        certificate: Document = dict(self.sock.getpeercert() or {})
+        names = certificate.get("subjectAltName", ())
+        if not any(kind == "URI" and name.startswith("archon:///participant/") for kind, name in names):
+            self.close()
+            raise ssl.SSLError(f"the certificate at {self.host} is not of a participant")
+
+
+def tls_context(tls_dir: str) -> ssl.SSLContext:
+    """Returns the credentials in a directory with ca.crt, tls.crt and tls.key, as `archon cert participant` writes it.
+
+    Raises :class:`OSError`, also for files that are no credentials.
+    """
+    context = ssl.create_default_context(cafile=os.path.join(tls_dir, "ca.crt"))
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(os.path.join(tls_dir, "tls.crt"), os.path.join(tls_dir, "tls.key"))
+    return context
+
+
+def connection(agent: str, timeout: float, tls_dir: Optional[str] = None) -> http.client.HTTPConnection:
+    """Returns a connection that is not open yet. It reads the credentials, so renewed ones are used from then on.
+
+    Raises :class:`OSError` if the credentials cannot be used.
+    """
     host, port = parse(agent)
-    return http.client.HTTPConnection(host, port, timeout=timeout) if port else _UnixConnection(host, timeout)
+    if not port:
+        return _UnixConnection(host, timeout)
+    if tls_dir is None:
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+    return _TlsConnection(host, port, timeout=timeout, context=tls_context(tls_dir))
 
 
 def refusal(response: http.client.HTTPResponse) -> AgentError:
@@ -80,8 +111,9 @@ def refusal(response: http.client.HTTPResponse) -> AgentError:
 class Caller:
     """Requests one at a time over a connection that is kept open. All requests may be repeated."""
 
-    def __init__(self, agent: str, timeout: float) -> None:
+    def __init__(self, agent: str, timeout: float, tls_dir: Optional[str] = None) -> None:
         self._agent = agent
+        self._tls_dir = tls_dir
         self._lock = threading.Lock()
         self._connection: Optional[http.client.HTTPConnection] = None
         self._closed = False
@@ -116,7 +148,7 @@ class Caller:
                         raise AgentError("unreachable", "the participant has stopped")
                     if self._connection is None:
                         self._pid = os.getpid()
-                        self._connection = connection(self._agent, timeout)
+                        self._connection = connection(self._agent, timeout, self._tls_dir)
                     # Also for a connection that an earlier request opened.
                     self._connection.timeout = timeout
                     if self._connection.sock is not None:
@@ -164,7 +196,8 @@ def _shut(open_now: Optional[socket.socket]) -> None:
     """Wakes the thread that reads. That thread closes the socket."""
     try:
         if open_now is not None:
-            open_now.shutdown(socket.SHUT_RDWR)
+            # Below TLS: its state belongs to the thread that reads.
+            socket.socket.shutdown(open_now, socket.SHUT_RDWR)
     except OSError:
         pass
 
@@ -172,9 +205,11 @@ def _shut(open_now: Optional[socket.socket]) -> None:
 class Stream:
     """Events of one connection. One thread opens, reads and closes it."""
 
-    def __init__(self, agent: str, timeout: float) -> None:
+    def __init__(self, agent: str, timeout: float, tls_dir: Optional[str] = None) -> None:
         self._agent = agent
-        self._connection = connection(agent, timeout)
+        self._timeout = timeout
+        self._tls_dir = tls_dir
+        self._connection: Optional[http.client.HTTPConnection] = None
         self._socket: Optional[socket.socket] = None
         self._response: Optional[http.client.HTTPResponse] = None
         self._is_shut = False
@@ -182,6 +217,7 @@ class Stream:
     def open(self, session: str, position: int) -> None:
         """Connects. Raises :class:`AgentError`."""
         try:
+            self._connection = connection(self._agent, self._timeout, self._tls_dir)
             self._connection.connect()
             # The response owns the socket later on.
             self._socket = self._connection.sock
@@ -221,4 +257,5 @@ class Stream:
         _shut(self._socket)
         if self._response is not None:
             self._response.close()
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()

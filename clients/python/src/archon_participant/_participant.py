@@ -12,7 +12,7 @@ from typing import Callable, Deque, Dict, List, Optional, Tuple, Type, Union
 from . import _clock
 from ._errors import AgentError, NotOwned
 from ._grant import ACQUIRING, HELD, LOST, OWNED, RELEASING, Grant, Permission
-from ._http import Caller, Document, Stream, Whereabouts, parse
+from ._http import Caller, Document, Stream, Whereabouts, parse, tls_context
 
 _log = logging.getLogger("archon_participant")
 
@@ -64,6 +64,9 @@ class Participant:
     gives ``is_alive``: that function is called before each heartbeat. While it returns false, raises or does not
     return, no heartbeat is sent: the permission ends, and others get the partitions.
 
+    An agent on another machine needs ``tls_dir``: a directory with ``ca.crt``, ``tls.crt`` and ``tls.key`` of the same
+    participant (``archon cert participant``). The files are read for each connection, so they can be renewed.
+
     An object is started once, in the process that uses it: after a fork the child owns nothing.
 
     If the agent restarts, or the session ends otherwise, everything is lost, and a new session begins by itself.
@@ -81,10 +84,16 @@ class Participant:
         callback_threads: int = 8,
         start_within: float = 30.0,
         stop_within: float = 10.0,
+        tls_dir: Optional[str] = None,
     ) -> None:
-        parse(agent)
+        _, port = parse(agent)
+        if tls_dir is not None:
+            if not port:
+                raise ValueError("a Unix socket has no TLS: leave tls_dir out")
+            tls_context(tls_dir)
         self.table = table
         self.agent = agent
+        self._tls_dir = tls_dir
         self._acquire, self._release, self._lost = acquire, release, lost
         self._is_alive = is_alive
         self._callback_threads = callback_threads
@@ -98,8 +107,8 @@ class Participant:
         self._connected = threading.Event()
         self._error: Optional[Exception] = None
         self._pid: Optional[int] = None
-        self._answers = Caller(agent, REQUEST_SECONDS)
-        self._questions = Caller(agent, REQUEST_SECONDS)
+        self._answers = Caller(agent, REQUEST_SECONDS, tls_dir)
+        self._questions = Caller(agent, REQUEST_SECONDS, tls_dir)
         self._threads: List[threading.Thread] = []
         self._workers: List[threading.Thread] = []
         #: Partitions with work; `None` ends a worker.
@@ -299,7 +308,7 @@ class Participant:
                 self._end(session, "the connection to the agent has ended")
 
     def _open(self, session: str, position: int) -> Stream:
-        stream = Stream(self.agent, REQUEST_SECONDS)
+        stream = Stream(self.agent, REQUEST_SECONDS, self._tls_dir)
         with self._lock:
             self._stream = stream
         if self._closing.is_set():
@@ -413,7 +422,7 @@ class Participant:
             return False
 
     def _run_heartbeats(self) -> None:
-        caller = Caller(self.agent, REQUEST_SECONDS)
+        caller = Caller(self.agent, REQUEST_SECONDS, self._tls_dir)
         wait = 0.05
         while not self._closing.is_set():
             self._beat.wait(wait)
