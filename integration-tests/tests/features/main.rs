@@ -4,6 +4,7 @@ mod agents;
 mod agents_in_other_languages;
 mod backup;
 mod backup_since;
+mod envoy;
 mod expiry;
 mod kv_rows;
 mod locks;
