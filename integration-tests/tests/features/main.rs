@@ -6,6 +6,7 @@ mod backup;
 mod backup_since;
 mod envoy;
 mod expiry;
+mod hand_over_times;
 mod kv_rows;
 mod locks;
 mod many_participants;

@@ -1,0 +1,141 @@
+//! Measures how long partitions are without an owner: of a participant by the library, and of a service in Python beside
+//! an agent, alternating in one cluster (`docs/reference/performance.md`).
+
+use crate::EXE;
+use crate::agents::program;
+use archon_client::Participant;
+use archon_integration_tests::{Cluster, Options, Room, cluster::TIMEOUT};
+use archon_local_cluster::{IdleService, Process};
+use archon_testkit::{check, wait_for};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+const PARTITIONS: usize = 8;
+/// Measurements of each kind.
+const ROUNDS: usize = 7;
+/// Coordinators of a child process that is the participant by the library.
+const CHILD: &str = "ARCHON_TEST_HAND_OVER_OF";
+
+/// A service in Python that stops at a line of its standard input.
+const SERVICE: &str = r#"
+import sys
+sys.path.insert(0, "clients/python/src")
+from archon_participant import Participant
+participant = Participant("jobs", sys.argv[1])
+participant.start()
+sys.stdin.readline()
+participant.stop()
+"#;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Kind {
+    Library,
+    Agent,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum End {
+    /// SIGKILL of the service.
+    Kill,
+    /// SIGKILL of the service and its agent, as if their machine had failed; of the library as `Kill`.
+    KillAll,
+    Stop,
+}
+
+/// A participant in other processes, which die with this object.
+struct Victim {
+    service: Child,
+    agent: Option<Process>,
+}
+
+impl Victim {
+    fn start(kind: Kind, cluster: &Cluster, round: usize) -> Self {
+        let coordinators = cluster.coordinator_list();
+        let (mut command, agent) = match kind {
+            Kind::Library => {
+                let mut command = Command::new(std::env::current_exe().expect("a path"));
+                command.args(["--exact", "--ignored", "--nocapture", "hand_over_times::library_child"]);
+                command.env(CHILD, &coordinators);
+                (command, None)
+            }
+            Kind::Agent => {
+                let socket = format!("unix:{}", cluster.directory().join(format!("victim-{round}.sock")).display());
+                let arguments = ["participant", "--table", "jobs", "--name", "victim", "--weight", "10000"];
+                let more = ["--address", "127.0.0.1:8080", "--listen", &socket, "--coordinators", &coordinators];
+                let arguments: Vec<String> = arguments.into_iter().chain(more).map(str::to_owned).collect();
+                let agent = cluster.spawn(&format!("victim-{round}"), &arguments);
+                let mut command = program("python3");
+                command.args(["-c", SERVICE, &socket]);
+                (command, Some(agent))
+            }
+        };
+        let service = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the service starts");
+        Self { service, agent }
+    }
+
+    fn end(&mut self, end: End) {
+        match end {
+            End::Stop => self.service.stdin.as_mut().expect("a pipe").write_all(b"stop\n").expect("it runs"),
+            End::Kill | End::KillAll => {
+                if let Some(agent) = self.agent.take_if(|_| end == End::KillAll) {
+                    agent.kill();
+                }
+                self.service.kill().expect("it runs");
+            }
+        }
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.service.kill();
+        let _ = self.service.wait();
+    }
+}
+
+#[test]
+#[ignore = "process of the measurement below"]
+fn library_child() {
+    let Ok(coordinators) = std::env::var(CHILD) else { return };
+    let runtime = Runtime::new().expect("a runtime");
+    let builder = Participant::builder(coordinators.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let builder = builder.table("jobs").name("victim").address("127.0.0.1:8080").weight(10_000);
+    let participant = runtime.block_on(builder.start(IdleService)).expect("a participant");
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+    runtime.block_on(participant.stop(TIMEOUT));
+}
+
+#[test]
+#[ignore = "measurement of some minutes"]
+fn hand_over_times_of_library_and_agent() {
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, room: Room::Whole, ..Options::default() };
+    let (cluster, runtime) = (Cluster::start(EXE, &options), Runtime::new().expect("a runtime"));
+    cluster.done(&["table", "create", "jobs", "--partitions", &PARTITIONS.to_string(), "--lease"]);
+    let builder = Participant::builder(cluster.coordinator_addresses()).table("jobs").name("survivor").weight(1);
+    let survivor = builder.address("127.0.0.1:8081").start(IdleService);
+    let survivor = runtime.block_on(survivor).expect("a participant");
+    let wait_owned = |why: &str, limit: Duration, holds: &dyn Fn(usize) -> bool| {
+        wait_for(why, limit, || check(holds(survivor.owned().len()), || format!("{}", survivor.owned().len())))
+    };
+    let mut times: BTreeMap<(End, Kind), Vec<Duration>> = BTreeMap::new();
+    for round in 0..ROUNDS {
+        for (place, end) in [End::Kill, End::KillAll, End::Stop].into_iter().enumerate() {
+            for kind in [Kind::Library, Kind::Agent] {
+                let mut victim = Victim::start(kind, &cluster, round * 10 + place);
+                wait_owned("the other participant to own them", TIMEOUT * 2, &|owned| owned == 0);
+                let begun = Instant::now();
+                victim.end(end);
+                wait_owned("a hand-over", TIMEOUT, &|owned| owned == PARTITIONS);
+                times.entry((end, kind)).or_default().push(begun.elapsed());
+            }
+        }
+    }
+    for ((end, kind), times) in &mut times {
+        times.sort();
+        let [first, last] = [times[0], times[times.len() - 1]].map(|time| time.as_millis());
+        println!("{end:?} {kind:?}: median {} ms, {first} to {last}", times[times.len() / 2].as_millis());
+    }
+}
