@@ -41,10 +41,14 @@ Examples:
   archon cert node athens --out /etc/archon/tls-athens --force    renew it, with the same hosts")]
     Node(ServerArgs),
     /// Issue the certificate of a participant: a process of a service that owns partitions of lease tables.
+    ///
+    /// With --host it also serves an agent that listens beyond this machine (`archon participant --listen`): the service
+    /// reaches the agent by one of these hosts, and has a certificate of the same participant.
     #[command(after_help = "\
 Examples:
-  archon cert participant billing-3 --out billing-3/tls")]
-    Participant(IssueNamedArgs),
+  archon cert participant billing-3 --out billing-3/tls
+  archon cert participant billing-3 --host 10.0.0.7 --out billing-3/tls    for an agent with TLS")]
+    Participant(ParticipantCertArgs),
     /// Issue the certificate of a client: a program that reads and writes keys.
     #[command(after_help = "\
 Examples:
@@ -184,7 +188,19 @@ pub(crate) struct ServerArgs {
     pub(crate) issue: IssueArgs,
 }
 
-/// Options of `archon cert participant | client | operator | admin`.
+/// Options of `archon cert participant`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ParticipantCertArgs {
+    /// Host name or IP address of the agent, without a port; repeat it, or separate values by commas. Default with
+    /// --force: the hosts of the existing certificate.
+    #[arg(long = "host", value_name = "H", value_delimiter = ',')]
+    pub(crate) hosts: Vec<Host>,
+    /// Name and issuer.
+    #[command(flatten)]
+    pub(crate) issue: IssueNamedArgs,
+}
+
+/// Options of `archon cert client | operator | admin`, and of `participant`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct IssueNamedArgs {
     /// Name of the process or person in the cluster.
@@ -201,7 +217,7 @@ pub(crate) struct RequestArgs {
     /// Identity: coordinator/1, node/athens, participant/…, client/…, operator/… or admin/….
     #[arg(value_name = "ROLE/NAME")]
     pub(crate) identity: Identity,
-    /// Host name or IP address of a coordinator or node, without a port; repeat it, or separate values by commas.
+    /// Host name or IP address of a coordinator, node or agent, without a port; repeat it, or separate values by commas.
     #[arg(long = "host", value_name = "H", value_delimiter = ',')]
     pub(crate) hosts: Vec<Host>,
     /// Output directory for tls.key and request.csr. An existing key is not overwritten.

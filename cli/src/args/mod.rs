@@ -33,7 +33,9 @@ pub(crate) use bench::{
     ReadArgs, SplitArgs, WriteOrder,
 };
 pub(crate) use bootstrap::{BootstrapArgs, FAILOVER, failover, flag_of, variable_of};
-pub(crate) use cert::{AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, RequestArgs, ShowArgs, SignArgs, TermArgs};
+pub(crate) use cert::{
+    AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, ParticipantCertArgs, RequestArgs, ShowArgs, SignArgs, TermArgs,
+};
 pub(crate) use config::*;
 pub(crate) use connection::Connection;
 pub(crate) use doctor::DoctorArgs;

@@ -22,7 +22,8 @@ pub(crate) struct ParticipantArgs {
     #[arg(long, env = "ARCHON_ADDRESS", hide_env_values = true, value_name = "H:P", value_parser = address)]
     pub(crate) address: String,
     /// Place where the agent listens for the service: an address of loopback, or `unix:` and the path of a socket, which
-    /// only processes of this user can use.
+    /// only processes of this user can use. Other addresses need --tls-dir with a certificate that names this host, and
+    /// the service needs a certificate of the same participant.
     #[arg(long, env = "ARCHON_AGENT_LISTEN", hide_env_values = true, value_name = "IP:PORT|unix:PATH")]
     #[arg(default_value = "127.0.0.1:7700")]
     pub(crate) listen: Listen,

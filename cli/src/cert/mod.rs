@@ -10,7 +10,7 @@ mod summary;
 pub(crate) use members::{found as members_found, shown_at};
 pub(crate) use show::{CHANGE, RENEW, brief, look};
 
-use crate::args::{CertVerb, Connection};
+use crate::args::{CertVerb, Connection, ParticipantCertArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_certificates::{CertificatesError, Host};
@@ -26,7 +26,9 @@ pub(crate) fn run(verb: &CertVerb, connection: &Connection, output: &Output) -> 
             issue::run(&identity(Role::Coordinator, &args.id.to_string())?, &args.hosts.hosts, &args.issue, output)
         }
         CertVerb::Node(args) => issue::run(&identity(Role::Node, &args.name)?, &args.hosts.hosts, &args.issue, output),
-        CertVerb::Participant(args) => issue::run(&identity(Role::Participant, &args.name)?, &[], &args.issue, output),
+        CertVerb::Participant(ParticipantCertArgs { hosts, issue }) => {
+            issue::run(&identity(Role::Participant, &issue.name)?, hosts, &issue.issue, output)
+        }
         CertVerb::Client(args) => issue::run(&identity(Role::Client, &args.name)?, &[], &args.issue, output),
         CertVerb::Operator(args) => issue::run(&identity(Role::Operator, &args.name)?, &[], &args.issue, output),
         CertVerb::Admin(args) => issue::run(&identity(Role::Admin, &args.name)?, &[], &args.issue, output),

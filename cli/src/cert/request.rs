@@ -44,13 +44,13 @@ pub(super) fn sign(args: &SignArgs, output: &Output) -> Result<Exit, Failure> {
     let now = SystemTime::now();
     let found = read(&args.file)?;
     let identity = args.identity.as_ref().unwrap_or(found.identity());
-    let is_server = identity.role().is_server();
-    let hosts = match (args.hosts.is_empty(), is_server) {
+    let has_hosts = identity.role().may_have_hosts();
+    let hosts = match (args.hosts.is_empty(), has_hosts) {
         (false, _) => &args.hosts[..],
         (true, true) => found.hosts(),
         (true, false) => &[],
     };
-    let said = args.identity.is_some() && (!is_server || !args.hosts.is_empty());
+    let said = args.identity.is_some() && (hosts.is_empty() || !args.hosts.is_empty());
     if !said && !args.yes {
         return Err(unconfirmed(&args.file, identity, &hosts_text(hosts)));
     }

@@ -143,7 +143,7 @@ fn agent_config(args: &ParticipantArgs, connection: &Connection) -> Result<Agent
 
 fn agent_failure(error: AgentError) -> Failure {
     match error {
-        AgentError::NotLoopback(_) => Failure::new(Exit::Usage, error.to_string()),
+        AgentError::NotLoopback(_) | AgentError::NoHost { .. } => Failure::new(Exit::Usage, error.to_string()),
         AgentError::Socket { .. } | AgentError::Program { .. } => Failure::failed(error.to_string()),
         AgentError::Listen { ref source, .. } => {
             let remedy = listen_remedy("--listen", source);

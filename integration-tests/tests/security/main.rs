@@ -1,6 +1,7 @@
 //! Certificates, access rights and the audit trail on clusters of real processes.
 
 mod access;
+mod agent_tls;
 mod audit;
 mod refused;
 mod tls;

@@ -63,9 +63,9 @@ impl Agent {
     /// Listens for the service. Must be called on a tokio runtime.
     ///
     /// # Errors
-    /// The address is not of this machine, or not available.
+    /// The address is beyond this machine without TLS, or not available.
     pub async fn listen(config: AgentConfig) -> Result<Self, AgentError> {
-        let listener = Listener::open(&config.listen).await?;
+        let listener = Listener::open(&config.listen, &config.transport).await?;
         let (sender, begun) = mpsc::channel(1);
         Ok(Self { shared: Arc::new(Shared::new(config, sender)), listener, begun })
     }

@@ -1,7 +1,7 @@
 //! Configuration of an agent, and the reasons for its end.
 
 use crate::map_file::MapFile;
-use archon_client::{Error, Transport};
+use archon_client::{Error, Identity, Transport};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -46,12 +46,23 @@ pub struct AgentConfig {
 /// Reason why an agent ends.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The address is not of this machine alone.
+    /// The address is not of this machine alone, and there is no TLS.
     #[error(
-        "the agent has no TLS, so it listens on loopback only, not on {0}; use 127.0.0.1:7700 or unix:/path, or a \
-         proxy with TLS on this machine"
+        "without TLS the agent listens on loopback only, not on {0}; give --tls-dir with a certificate of the \
+         participant that names this host (`archon cert participant NAME --host H`), or use 127.0.0.1:7700 or unix:/path"
     )]
     NotLoopback(SocketAddr),
+    /// The certificate names no host, so services cannot verify it.
+    #[error(
+        "the certificate of {identity} names no host, so services cannot verify it, and the agent does not listen on \
+         {address}; issue it with the hosts of this machine: `archon cert participant {} --host H --force`", .identity.name()
+    )]
+    NoHost {
+        /// The address.
+        address: SocketAddr,
+        /// Identity in the certificate.
+        identity: Identity,
+    },
     /// The socket is in use, or the path is another file.
     #[error("cannot listen on unix:{}: {why}", .path.display())]
     Socket {
@@ -84,7 +95,7 @@ pub enum AgentError {
 /// Place where an agent listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Listen {
-    /// An address of loopback.
+    /// An address: of loopback in plaintext, otherwise with TLS and client certificates.
     Address(SocketAddr),
     /// A Unix socket, for processes of the same user.
     Socket(PathBuf),

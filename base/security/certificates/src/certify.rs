@@ -79,8 +79,8 @@ pub(crate) fn member(
     params.is_ca = IsCa::ExplicitNoCa;
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    // A certificate of a client cannot serve, whatever its names.
-    params.extended_key_usages = match identity.role().is_server() {
+    // A certificate without hosts cannot serve.
+    params.extended_key_usages = match !hosts.is_empty() {
         true => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
         false => vec![ExtendedKeyUsagePurpose::ClientAuth],
     };
@@ -98,12 +98,14 @@ fn params(common_name: &str, period: Period) -> Result<CertificateParams, Certif
     Ok(params)
 }
 
-/// Returns the alternative names: one URI, plus the hosts of a server.
+/// Returns the alternative names: one URI, plus the hosts of a server or of an agent.
 pub(crate) fn names(identity: &Identity, hosts: &[Host]) -> Result<Vec<SanType>, CertificatesError> {
-    match (identity.role().is_server(), hosts.is_empty()) {
-        (true, true) => return Err(CertificatesError::NoHost(identity.clone())),
-        (false, false) => return Err(CertificatesError::HostUnwanted(identity.clone())),
-        _ => {}
+    let role = identity.role();
+    if role.is_server() && hosts.is_empty() {
+        return Err(CertificatesError::NoHost(identity.clone()));
+    }
+    if !role.may_have_hosts() && !hosts.is_empty() {
+        return Err(CertificatesError::HostUnwanted(identity.clone()));
     }
     let mut names = vec![SanType::URI(Ia5String::try_from(identity.uri())?)];
     for host in hosts {

@@ -8,7 +8,7 @@
 //! * [`Host`] is an address of a server, which its certificate must name.
 //! * [`write_cluster`] issues all certificates of a cluster, for tests and the demonstration.
 //!
-//! This crate alone decides the content of certificates: one role and one name as a URI, hosts for servers only, and
+//! This crate alone decides the content of certificates: one role and one name as a URI, hosts for servers and agents only, and
 //! usages with which only servers can serve. `archon-security` reads the same content.
 
 mod authority;

@@ -39,9 +39,15 @@ impl Role {
         }
     }
 
-    /// Returns whether the role accepts connections.
+    /// Returns whether the role accepts connections of other members, so that its certificate names hosts.
     pub const fn is_server(self) -> bool {
         matches!(self, Self::Coordinator | Self::Node)
+    }
+
+    /// Returns whether a certificate of the role may name hosts. A participant may have an agent that its service
+    /// reaches over the network.
+    pub const fn may_have_hosts(self) -> bool {
+        self.is_server() || matches!(self, Self::Participant)
     }
 }
 

@@ -10,15 +10,15 @@ use hyper::header::{HOST, ORIGIN};
 ///
 /// # Errors
 /// The failed check.
-pub(super) fn check_origin(headers: &HeaderMap, by_network: bool) -> Result<(), ErrorBody> {
+pub(super) fn check_origin(headers: &HeaderMap, is_plaintext: bool) -> Result<(), ErrorBody> {
     let refused = |why: String| Err(ErrorBody::new(ErrorKind::Forbidden, why));
     if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
         return refused("the agent serves programs, not web pages".to_owned());
     }
-    if !by_network {
+    if !is_plaintext {
         return Ok(());
     }
-    // With DNS rebinding, a name of a foreign site leads to this address.
+    // With DNS rebinding, a name of a foreign site leads to this address. With TLS, the certificate names the server.
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if is_local_name(host) {
         return Ok(());
@@ -30,12 +30,12 @@ pub(super) fn check_origin(headers: &HeaderMap, by_network: bool) -> Result<(), 
 mod tests {
     use super::*;
 
-    fn checked(headers: &[(&'static str, &str)], by_network: bool) -> bool {
+    fn checked(headers: &[(&'static str, &str)], is_plaintext: bool) -> bool {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        check_origin(&map, by_network).is_ok()
+        check_origin(&map, is_plaintext).is_ok()
     }
 
     #[test]
@@ -49,7 +49,7 @@ mod tests {
             assert!(!checked(&[("host", host)], true), "{host}");
         }
         assert!(!checked(&[], true));
-        assert!(checked(&[], false), "a socket has no host");
+        assert!(checked(&[], false), "a socket has no host, and TLS checks it");
         assert!(!checked(&[("origin", "null")], false));
     }
 }

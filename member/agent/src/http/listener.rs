@@ -1,15 +1,23 @@
-//! Places where an agent listens: loopback, or a socket in the file system.
+//! Places where an agent listens: loopback, a socket in the file system, or any address with TLS.
 
 use crate::config::{AgentError, Listen};
+use archon_client::{Tls, Transport};
+use archon_security::connection_limit::{ConnectionLimit, Entry};
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// Maximum number of connections with TLS, anonymous ones included; half of them of one address.
+const CONNECTIONS_MAX: usize = 256;
 
 /// An open listener.
 pub(crate) enum Listener {
     Tcp(TcpListener),
+    Tls(TcpListener, Arc<Tls>, Arc<ConnectionLimit>),
     /// The socket is removed with its guard.
     Unix(UnixListener, SocketFile),
 }
@@ -17,6 +25,7 @@ pub(crate) enum Listener {
 /// A connection.
 pub(crate) enum Connection {
     Tcp(TcpStream),
+    Tls(TcpStream, Arc<Tls>, Entry),
     Unix(UnixStream),
 }
 
@@ -24,13 +33,17 @@ impl Listener {
     /// Listens.
     ///
     /// # Errors
-    /// The address is beyond loopback, or not available.
-    pub(crate) async fn open(listen: &Listen) -> Result<Self, AgentError> {
+    /// The address is beyond loopback and there is no TLS, or the certificate names no host; it is not available.
+    pub(crate) async fn open(listen: &Listen, transport: &Transport) -> Result<Self, AgentError> {
         match listen {
-            Listen::Address(address) if !address.ip().is_loopback() => Err(AgentError::NotLoopback(*address)),
             Listen::Address(address) => {
+                let tls = if address.ip().is_loopback() { None } else { Some(server_tls(*address, transport)?) };
                 let listener = TcpListener::bind(address).await;
-                listener.map(Self::Tcp).map_err(|source| AgentError::Listen { address: *address, source })
+                let listener = listener.map_err(|source| AgentError::Listen { address: *address, source })?;
+                Ok(match tls {
+                    None => Self::Tcp(listener),
+                    Some(tls) => Self::Tls(listener, tls, ConnectionLimit::new(CONNECTIONS_MAX)),
+                })
             }
             Listen::Socket(path) => {
                 let failed = |why: String| AgentError::Socket { path: path.clone(), why };
@@ -44,7 +57,9 @@ impl Listener {
     /// Returns the address as clients write it.
     pub(crate) fn address(&self) -> String {
         match self {
-            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| String::new(), |address| address.to_string()),
+            Self::Tcp(listener) | Self::Tls(listener, ..) => {
+                listener.local_addr().map_or_else(|_| String::new(), |address| address.to_string())
+            }
             Self::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
@@ -52,9 +67,23 @@ impl Listener {
     pub(super) async fn accept(&self) -> io::Result<Connection> {
         match self {
             Self::Tcp(listener) => Ok(Connection::Tcp(listener.accept().await?.0)),
+            Self::Tls(listener, tls, limit) => {
+                let (stream, from) = listener.accept().await?;
+                Ok(Connection::Tls(stream, Arc::clone(tls), limit.enter(from.ip())))
+            }
             Self::Unix(listener, _) => Ok(Connection::Unix(listener.accept().await?.0)),
         }
     }
+}
+
+/// Returns the credentials of a server beyond loopback.
+fn server_tls(address: SocketAddr, transport: &Transport) -> Result<Arc<Tls>, AgentError> {
+    let Some(tls) = transport.tls() else { return Err(AgentError::NotLoopback(address)) };
+    let credentials = tls.credentials();
+    if credentials.certificate.hosts.is_empty() {
+        return Err(AgentError::NoHost { address, identity: credentials.identity });
+    }
+    Ok(Arc::clone(tls))
 }
 
 /// Path of an open socket, with its device and inode; dropping it removes the file unless another one has replaced it.
@@ -115,9 +144,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn addresses_beyond_loopback_are_refused() {
+    async fn plaintext_beyond_loopback_is_refused() {
         for address in ["0.0.0.0:0", "[::]:0", "10.0.0.1:0"] {
-            let opened = Listener::open(&address.parse().unwrap()).await;
+            let opened = Listener::open(&address.parse().unwrap(), &Transport::plaintext(true)).await;
             assert!(matches!(opened, Err(AgentError::NotLoopback(_))), "{address}");
         }
     }
@@ -127,22 +156,23 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.sock");
         let listen = Listen::Socket(path.clone());
-        let first = Listener::open(&listen).await.unwrap();
+        let plaintext = Transport::default();
+        let first = Listener::open(&listen, &plaintext).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let second = Listener::open(&listen).await.err().unwrap().to_string();
+        let second = Listener::open(&listen, &plaintext).await.err().unwrap().to_string();
         assert!(second.contains("another process listens there"), "{second}");
         let Listener::Unix(first, file) = first else { panic!("a socket") };
         // As after a crash: the socket stays, and nothing listens.
         std::mem::forget(file);
         drop(first);
-        drop(Listener::open(&listen).await.unwrap());
+        drop(Listener::open(&listen, &plaintext).await.unwrap());
         assert!(!path.exists(), "it is removed at the end");
-        let replaced = Listener::open(&listen).await.unwrap();
+        let replaced = Listener::open(&listen, &plaintext).await.unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "data").unwrap();
         drop(replaced);
         assert!(path.exists(), "the file of another process stays");
-        let other = Listener::open(&listen).await.err().unwrap().to_string();
+        let other = Listener::open(&listen, &plaintext).await.err().unwrap().to_string();
         assert!(other.contains("no socket"), "{other}");
     }
 }

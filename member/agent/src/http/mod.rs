@@ -1,5 +1,6 @@
-//! Connections of the service and of callers on this machine.
+//! Connections of the service and of callers.
 
+mod access;
 mod body;
 mod guard;
 mod listener;
@@ -10,21 +11,31 @@ mod stream;
 pub(crate) use listener::Listener;
 
 use crate::shared::Shared;
+use archon_security::connection_limit::CallerKind;
+use archon_security::{HttpServer, Role};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use listener::Connection;
 use requests::{Caller, LOOKUPS_MAX, WATCHES_MAX};
 use std::convert::Infallible;
 use std::future::pending;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Maximum number of connections; further ones wait to be accepted.
+const SERVER: HttpServer = HttpServer {
+    name: "the agent",
+    plaintext_error: r#"{"error":{"kind":"forbidden","message":"this agent requires TLS: use https:// and a certificate of its participant (docs/reference/agent.md)"}}"#,
+    http2: false,
+};
+
+/// Maximum number of local connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
 /// Buffer of a connection in either direction, which also bounds the head of a request.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
@@ -43,18 +54,16 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
     let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
-            accepted = async {
-                let place = Arc::clone(&places).acquire_owned().await;
-                (place, listener.accept().await)
-            } => accepted,
+            accepted = accept(&listener, &places) => accepted,
             () = end.cancelled() => break,
         };
         match accepted {
-            (Ok(place), Ok(connection)) => {
+            Ok((place, connection)) => {
                 let end = end.clone();
                 let caller = Caller {
                     shared: Arc::clone(&shared),
-                    by_network: matches!(connection, Connection::Tcp(_)),
+                    is_plaintext: matches!(connection, Connection::Tcp(_)),
+                    certified: None,
                     lookups: Arc::clone(&lookups),
                     watches: Arc::clone(&watches),
                     has_asked: Arc::default(),
@@ -70,9 +79,7 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
                     drop(place);
                 });
             }
-            // The semaphore is never closed.
-            (Err(_), _) => break,
-            (_, Err(error)) => {
+            Err(error) => {
                 tracing::debug!(%error, "a connection to the agent could not be accepted");
                 sleep(ACCEPT_AGAIN).await;
             }
@@ -80,6 +87,19 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
     }
     tasks.close();
     tasks.wait().await;
+}
+
+/// Accepts a connection. Local ones wait for a place; with TLS, where strangers can connect, the limit of the listener
+/// closes the oldest anonymous connection instead.
+async fn accept(
+    listener: &Listener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(Option<OwnedSemaphorePermit>, Connection)> {
+    let place = match listener {
+        Listener::Tls(..) => None,
+        Listener::Tcp(_) | Listener::Unix(..) => Arc::clone(places).acquire_owned().await.ok(),
+    };
+    Ok((place, listener.accept().await?))
 }
 
 /// Ends if a connection has no request in time.
@@ -91,6 +111,36 @@ async fn silence(has_asked: &AtomicBool) {
 }
 
 async fn answer(connection: Connection, caller: Caller) {
+    match connection {
+        Connection::Tcp(stream) => {
+            let _ = stream.set_nodelay(true);
+            serve_requests(stream, caller).await;
+        }
+        Connection::Unix(stream) => serve_requests(stream, caller).await,
+        Connection::Tls(stream, tls, entry) => {
+            let _ = stream.set_nodelay(true);
+            let entry = Arc::new(entry);
+            let serving = async {
+                let Some((stream, certified)) = SERVER.accept(stream, &tls, &entry).await else { return };
+                // The service has a place among members, whatever number of callers there are.
+                let name = &caller.shared.config.name;
+                let identity = certified.identity.as_deref();
+                let is_service = identity.is_some_and(|id| id.role() == Role::Participant && id.name() == name);
+                let kind = if is_service { CallerKind::Member } else { CallerKind::Client };
+                if let Err(refusal) = entry.identify(kind) {
+                    return tracing::debug!(%refusal, from = %entry.from(), "a connection to the agent is closed");
+                }
+                serve_requests(stream, Caller { certified: Some(certified), ..caller }).await;
+            };
+            tokio::select! {
+                () = serving => {}
+                () = entry.shed() => tracing::debug!("a connection to the agent was closed in favour of a newer one"),
+            }
+        }
+    }
+}
+
+async fn serve_requests(stream: impl AsyncRead + AsyncWrite + Unpin + Send, caller: Caller) {
     let cut = caller.cut.clone();
     let service = service_fn(move |request| {
         let caller = caller.clone();
@@ -98,18 +148,9 @@ async fn answer(connection: Connection, caller: Caller) {
     });
     let mut server = hyper::server::conn::http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(BUFFER_BYTES_MAX);
-    let served = match connection {
-        Connection::Tcp(stream) => {
-            let _ = stream.set_nodelay(true);
-            tokio::select! {
-                served = server.serve_connection(TokioIo::new(stream), service) => served,
-                () = cut.cancelled() => Ok(()),
-            }
-        }
-        Connection::Unix(stream) => tokio::select! {
-            served = server.serve_connection(TokioIo::new(stream), service) => served,
-            () = cut.cancelled() => Ok(()),
-        },
+    let served = tokio::select! {
+        served = server.serve_connection(TokioIo::new(stream), service) => served,
+        () = cut.cancelled() => Ok(()),
     };
     if let Err(error) = served {
         tracing::debug!(%error, "a connection to the agent broke");

@@ -1,7 +1,7 @@
 //! Requests and their answers.
 
 use super::body::Body;
-use super::{guard, probes, stream};
+use super::{access, guard, probes, stream};
 use crate::live_session::LiveSession;
 use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Heartbeat};
 use crate::shared::Shared;
@@ -35,7 +35,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) shared: Arc<Shared>,
-    pub(super) by_network: bool,
+    /// The connection is plaintext over the network of this machine.
+    pub(super) is_plaintext: bool,
+    /// Caller by its certificate, with TLS.
+    pub(super) certified: Option<archon_security::Caller>,
     /// Places of lookups.
     pub(super) lookups: Arc<Semaphore>,
     /// Places of watches of owners.
@@ -66,11 +69,14 @@ impl Caller {
     }
 
     async fn try_answer(&self, request: Request<Incoming>) -> Result<Response<Body>, ErrorBody> {
-        guard::check_origin(request.headers(), self.by_network)?;
+        guard::check_origin(request.headers(), self.is_plaintext)?;
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         let table = table_of(parts.uri.query())?;
         let (method, answered) = call_of(path).ok_or_else(|| no_path(path))?;
+        if let Some(certified) = &self.certified {
+            access::check(certified, &answered, path, &self.shared.config.name)?;
+        }
         if parts.method != method {
             return Err(ErrorBody::new(ErrorKind::Method, format!("{path} has the method {method} only")));
         }
@@ -162,7 +168,8 @@ impl Caller {
 }
 
 /// A request by its path.
-enum Call<'a> {
+#[derive(Debug)]
+pub(super) enum Call<'a> {
     Events,
     Heartbeat,
     Answers,

@@ -70,9 +70,23 @@ fn server_certificate_names_hosts_once_and_in_order() {
     let none = authority.issue(&athens, &[], DAY, now()).unwrap_err();
     assert!(matches!(&none, CertificatesError::NoHost(of) if *of == athens), "{none}");
     assert!(none.to_string().contains("--host"), "{none}");
-    for text in ["client/shop", "participant/billing", "operator/o", "admin/alice"] {
+    for text in ["client/shop", "operator/o", "admin/alice"] {
         let unwanted = authority.issue(&identity(text), &given, DAY, now()).unwrap_err();
         assert!(matches!(&unwanted, CertificatesError::HostUnwanted(_)), "{text}: {unwanted}");
+    }
+}
+
+/// The agent of a participant may serve over the network.
+#[test]
+fn participant_certificate_serves_only_with_hosts() {
+    let (authority, billing) = (authority(), identity("participant/billing"));
+    for given in [hosts(&[]), hosts(&["10.0.0.7"])] {
+        let issued = authority.issue(&billing, &given, DAY, now()).unwrap();
+        assert_eq!(load(&issued, now()).unwrap().certificate.hosts.len(), given.len());
+        parsed(&issued.certificate_pem, |certificate| {
+            let usage = certificate.extended_key_usage().unwrap().unwrap().value;
+            assert_eq!((usage.server_auth, usage.client_auth), (!given.is_empty(), true));
+        });
     }
 }
 

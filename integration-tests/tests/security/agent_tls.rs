@@ -1,0 +1,145 @@
+//! An agent beyond loopback: TLS with client certificates, which decide what a caller may do.
+
+use crate::EXE;
+use archon_client::Role;
+use archon_integration_tests::cluster::TIMEOUT;
+use archon_integration_tests::{Cluster, Options, Process, http};
+use archon_local_cluster::Issuer;
+use archon_testkit::{skipped, wait_for};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Makes a request to 127.0.0.1 with a directory of credentials, or with the authority of `-AUTHORITY` alone, and prints
+/// the status, or the name of the error.
+const REQUEST: &str = r#"
+import http.client, ssl, sys
+port, credentials, path, session = sys.argv[1:]
+context = ssl.create_default_context(cafile=credentials.lstrip("-") + "/ca.crt")
+if not credentials.startswith("-"):
+    context.load_cert_chain(credentials + "/tls.crt", credentials + "/tls.key")
+try:
+    connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=20, context=context)
+    connection.request("GET", path, headers={"archon-session": session} if session else {})
+    print(connection.getresponse().status)
+except ssl.SSLError as error:
+    print("SSLError", error)
+except OSError as error:
+    print("OSError", error)
+"#;
+
+/// Owns both partitions of `jobs` by the package for Python.
+const OWN_BOTH: &str = r#"
+import sys, time
+sys.path.insert(0, "clients/python/src")
+from archon_participant import Participant
+with Participant("jobs", "127.0.0.1:" + sys.argv[1], tls_dir=sys.argv[2]) as participant:
+    limit = time.monotonic() + 60.0
+    while len(participant.owned()) < 2 and time.monotonic() < limit:
+        time.sleep(0.02)
+    print(len(participant.owned()), participant.grant(0).check() > 0, participant.where("a").owner.participant)
+"#;
+
+/// The same by the package for Node.
+const OWN_BOTH_IN_NODE: &str = r#"
+import { Participant } from "./clients/typescript/src/index.js";
+const participant = new Participant("jobs", { agent: "127.0.0.1:" + process.argv[1], tlsDir: process.argv[2] });
+await participant.start();
+const limit = Date.now() + 60000;
+while (participant.owned().length < 2 && Date.now() < limit) await new Promise((resolve) => setTimeout(resolve, 20));
+console.log(participant.owned().length, (await participant.where("a")).owner.participant);
+await participant.stop();
+"#;
+
+fn run(program: &str, arguments: &[&str]) -> Option<Output> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let ran = Command::new(program).args(arguments).current_dir(root).env("PYTHONDONTWRITEBYTECODE", "1").output();
+    match ran {
+        Ok(output) => Some(output),
+        Err(error) => {
+            skipped(format!("{program} does not start: {error}"));
+            None
+        }
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Starts the agent of `w1` on all addresses, and returns it with its port.
+fn agent(cluster: &Cluster, credentials: &Path) -> (Process, String) {
+    let (directory, coordinators) = (credentials.display().to_string(), cluster.coordinator_list());
+    let arguments = ["participant", "--table", "jobs", "--name", "w1", "--address", "127.0.0.1:8080"];
+    let more = ["--listen", "0.0.0.0:0", "--tls-dir", &directory, "--coordinators", &coordinators];
+    let arguments: Vec<String> = [&arguments[..], &more].concat().into_iter().map(str::to_owned).collect();
+    let agent = cluster.spawn("w1", &arguments);
+    let (port, _) = wait_for("the address of the agent", TIMEOUT, || {
+        let log = agent.log();
+        let port = log.split("0.0.0.0:").nth(1).map(|rest| rest.chars().take_while(char::is_ascii_digit).collect());
+        port.filter(|port: &String| !port.is_empty()).ok_or(log)
+    });
+    (agent, port)
+}
+
+#[test]
+fn agent_beyond_loopback_serves_by_certificate() {
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
+    cluster.wait_protocol(2);
+    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
+    cluster.done(&["access", "grant", "own", "--participant", "w1", "--table", "jobs"]);
+    let own = cluster.issuer().credentials(Role::Participant, "w1", ["127.0.0.1:1"]).expect("a certificate");
+    let (agent, port) = agent(&cluster, &own);
+    let foreign = tempfile::tempdir().expect("a directory");
+    let foreign = Issuer::new(foreign.path()).and_then(|issuer| issuer.credentials(Role::Participant, "w1", []));
+    let foreign = foreign.expect("a certificate of another authority");
+    let no_certificate = PathBuf::from(format!("-{}", own.display()));
+    let [other, client, operator] = [(Role::Participant, "w2"), (Role::Client, "shop"), (Role::Operator, "o")]
+        .map(|(role, name)| cluster.credentials(role, name));
+    let expected = [
+        (&own, "/v1/status", "", "200"),
+        (&own, "/v1/owned/0", "none", "410"),
+        (&other, "/v1/events", "new", "403"),
+        (&client, "/v1/events", "new", "403"),
+        (&client, "/v1/owned/0", "none", "403"),
+        (&client, "/metrics", "", "403"),
+        (&client, "/v1/owners", "", "200"),
+        (&client, "/livez", "", "200"),
+        (&operator, "/metrics", "", "200"),
+        (&foreign, "/v1/status", "", "SSLError"),
+        (&no_certificate, "/v1/status", "", "Error"),
+    ];
+    for (credentials, path, session, answer) in expected {
+        let directory = credentials.display().to_string();
+        let Some(output) = run("python3", &["-c", REQUEST, &port, &directory, path, session]) else { return };
+        assert!(text(&output).contains(answer), "{directory} {path}: {}\n{}", text(&output), agent.log());
+    }
+    let plaintext = http::get(&format!("127.0.0.1:{port}"), "/v1/status").expect("an answer");
+    assert!(plaintext.status == 400 && plaintext.body.contains("this agent requires TLS"), "{plaintext:?}");
+
+    let directory = own.display().to_string();
+    let Some(output) = run("python3", &["-c", OWN_BOTH, &port, &directory]) else { return };
+    assert!(text(&output).contains("2 True w1"), "{}\n{}", text(&output), agent.log());
+    if let Some(output) = run("node", &["--input-type=module", "-e", OWN_BOTH_IN_NODE, &port, &directory]) {
+        assert!(text(&output).contains("2 w1"), "{}\n{}", text(&output), agent.log());
+    }
+    assert!(agent.terminate(TIMEOUT).success());
+}
+
+#[test]
+fn agent_without_server_certificate_stays_on_loopback() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let issuer = Issuer::new(directory.path()).expect("an authority");
+    let no_host = issuer.credentials(Role::Participant, "w1", []).expect("a certificate").display().to_string();
+    let agent = ["participant", "--table", "jobs", "--name", "w1", "--address", "127.0.0.1:8080"];
+    let agent = [&agent[..], &["--coordinators", "127.0.0.1:1", "--listen", "0.0.0.0:0"]].concat();
+    for (credentials, why) in [
+        (&["--tls-dir", &no_host][..], "names no host, so services cannot verify it"),
+        (&[], "without TLS the agent listens on loopback only, not on 0.0.0.0:0"),
+        (&["--insecure"], "without TLS the agent listens on loopback only, not on 0.0.0.0:0"),
+    ] {
+        let ran = Command::new(EXE).args(&agent).args(credentials).env_remove("ARCHON_TLS_DIR").output();
+        let ran = ran.expect("it starts");
+        assert!(ran.status.code() == Some(2) && text(&ran).contains(why), "{credentials:?}: {}", text(&ran));
+    }
+}

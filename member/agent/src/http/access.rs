@@ -1,0 +1,67 @@
+//! Rights of callers with TLS: the certificate decides.
+
+use super::requests::Call;
+use crate::protocol::{ErrorBody, ErrorKind};
+use archon_security::{Caller, Role};
+
+/// Rejects a caller that may not make this request. The session belongs to the service, which has a certificate of the
+/// agent's participant.
+///
+/// # Errors
+/// `Forbidden`, with the identity that may.
+pub(super) fn check(caller: &Caller, call: &Call<'_>, path: &str, participant: &str) -> Result<(), ErrorBody> {
+    let Some(identity) = &caller.identity else {
+        return Err(ErrorBody::new(ErrorKind::Forbidden, "the connection has no certificate"));
+    };
+    let is_service = identity.role() == Role::Participant && identity.name() == participant;
+    let reads_state = matches!(identity.role(), Role::Operator | Role::Admin);
+    let (allowed, who) = match call {
+        Call::Events | Call::Heartbeat | Call::Answers | Call::Owned(_) => {
+            (is_service, format!("the service, with a certificate of participant/{participant}"))
+        }
+        Call::Metrics | Call::Status => {
+            (is_service || reads_state, format!("operators, admins and participant/{participant}"))
+        }
+        Call::Where(_) | Call::Owners | Call::WatchOwners | Call::Alive | Call::Ready => return Ok(()),
+    };
+    if allowed {
+        return Ok(());
+    }
+    let why = format!("{identity} may not request {path}: that is for {who}");
+    let detail = caller.refused("a request to the agent", Some(format!("participant/{participant}")), why);
+    Err(ErrorBody::new(ErrorKind::Forbidden, detail.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_security::connection_limit::ConnectionLimit;
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    fn may(identity: Option<&str>, call: &Call<'_>) -> bool {
+        let entry = ConnectionLimit::new(8).enter(Ipv4Addr::LOCALHOST.into());
+        let identity = identity.map(|text| Arc::new(text.parse().unwrap()));
+        check(&entry.caller(identity), call, "/v1/x", "w1").is_ok()
+    }
+
+    #[test]
+    fn certificate_decides_which_requests_a_caller_may_make() {
+        for call in [Call::Events, Call::Heartbeat, Call::Answers, Call::Owned("3")] {
+            assert!(may(Some("participant/w1"), &call));
+            for other in ["participant/w2", "client/w1", "admin/alice", "node/athens"] {
+                assert!(!may(Some(other), &call), "{other}");
+            }
+        }
+        for call in [Call::Metrics, Call::Status] {
+            for (identity, allowed) in
+                [("participant/w1", true), ("operator/o", true), ("admin/a", true), ("client/c", false)]
+            {
+                assert_eq!(may(Some(identity), &call), allowed, "{identity}");
+            }
+        }
+        for call in [Call::Where("k"), Call::Owners, Call::WatchOwners, Call::Alive, Call::Ready] {
+            assert!(may(Some("client/c"), &call) && !may(None, &call));
+        }
+    }
+}
