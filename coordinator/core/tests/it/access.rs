@@ -6,6 +6,7 @@ use crate::upgrade::{range, upgrade};
 use archon_coordinator_core::term::Due;
 use archon_coordinator_core::*;
 use archon_types::*;
+use proptest::prelude::*;
 
 const ONCE: [AccessChange; 4] = [
     AccessChange::Grant(Right::Read),
@@ -213,7 +214,11 @@ fn certified(number: u32) -> Register {
 
 /// A lease table of four partitions, in a cluster with the right to own.
 fn granting_cluster() -> TestBed {
-    let mut bed = TestBed::jobs(4, 0);
+    granting_cluster_of(4)
+}
+
+fn granting_cluster_of(partitions: u32) -> TestBed {
+    let mut bed = TestBed::jobs(partitions, 0);
     upgrade(&mut bed, "athens", 500, range(1, OWN_SINCE));
     bed.settle();
     bed.state.protocol = OWN_SINCE;
@@ -319,6 +324,39 @@ fn weight_counts_up_to_the_limit_of_the_grant() {
     jobs.bed.settle();
     assert_eq!(jobs.counts(), [1, 3]);
     jobs.bed.round_trip();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// First owners and moves apply the same weights: otherwise partitions would move back and forth.
+    #[test]
+    fn shares_converge_by_limited_weights(
+        weights in prop::array::uniform3(1u32..500),
+        limits in prop::collection::vec((0u32..3, 1u32..500), 1..6),
+    ) {
+        let (mut bed, mut limited) = (granting_cluster_of(12), weights);
+        for number in 0..3 {
+            bed.join_with(Register { weight: weights[number as usize], ..certified(number) });
+            let (whose, grant) = own(Some(&format!("worker-{number}")));
+            prop_assert!(changed(&mut bed, &whose, grant));
+        }
+        bed.settle();
+        for (number, limit) in limits {
+            let (whose, grant) = up_to(Some(&format!("worker-{number}")), limit);
+            changed(&mut bed, &whose, grant);
+            limited[number as usize] = weights[number as usize].min(limit);
+            bed.settle();
+        }
+        let mut jobs = Jobs { bed };
+        let (counts, owners, total) = (jobs.counts(), jobs.owners(), limited.iter().sum::<u32>());
+        for (count, weight) in counts.iter().zip(limited) {
+            let share = 12.0 * f64::from(weight) / f64::from(total);
+            prop_assert!((f64::from(*count) - share).abs() < 1.0, "{counts:?} by {limited:?}");
+        }
+        jobs.bed.settle();
+        prop_assert_eq!(jobs.owners(), owners, "nothing moves further");
+    }
 }
 
 #[test]
