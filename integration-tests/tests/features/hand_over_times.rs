@@ -1,5 +1,5 @@
 //! Measures how long partitions are without an owner: of a participant by the library, and of a service in Python beside
-//! an agent, alternating in one cluster (`docs/reference/performance.md`).
+//! an agent, alternating in one cluster (`docs/reference/measuring.md`).
 
 use crate::EXE;
 use crate::agents::program;
