@@ -23,6 +23,10 @@ import { AgentError } from "./errors.js";
  * @typedef {{ table: string, partition: number, owner: Owner | undefined }} Whereabouts
  */
 
+/** Longest silence of a stream, in milliseconds. */
+const SILENCE_MS = 30_000;
+/** Time for which credentials are used before the files are read again, in milliseconds. */
+const CREDENTIALS_MS = 10_000;
 /** Longest line of the stream, and longest answer, in bytes. */
 const BYTES_MAX = 1024 * 1024;
 
@@ -135,19 +139,19 @@ async function body(response) {
  * Sends a request, and waits for the head of the answer.
  *
  * @param {Address} address
- * @param {string | undefined} tlsDir
+ * @param {Credentials | undefined} tls
  * @param {https.RequestOptions} options
  * @param {string | undefined} data
  * @returns {{ request: http.ClientRequest, head: Promise<http.IncomingMessage> }}
  */
-function send(address, tlsDir, options, data) {
+function send(address, tls, options, data) {
   const headers = { ...options.headers, ...(data === undefined ? {} : { "content-length": Buffer.byteLength(data) }) };
   // A name may stand for several addresses, and the agent listens on one.
   const target = "port" in address ? { ...address, autoSelectFamily: true } : address;
   const request =
-    tlsDir === undefined
+    tls === undefined
       ? http.request({ ...target, ...options, headers })
-      : https.request({ ...target, ...options, ...credentials(tlsDir), headers });
+      : https.request({ ...target, ...options, ...tls, headers });
   const head = new Promise((resolve, reject) => {
     request.on("response", resolve);
     request.on("error", reject);
@@ -189,6 +193,9 @@ export class Caller {
   #agent;
   #address;
   #tlsDir;
+  /** @type {Credentials | undefined} */
+  #credentials;
+  #readAt = Number.NaN;
   #pool;
   #isClosed = false;
   /** @type {Set<http.ClientRequest>} */
@@ -267,7 +274,11 @@ export class Caller {
    */
   #send(options, sent) {
     try {
-      return send(this.#address, this.#tlsDir, options, sent);
+      if (this.#tlsDir !== undefined && !(Date.now() - this.#readAt < CREDENTIALS_MS)) {
+        this.#credentials = credentials(this.#tlsDir);
+        this.#readAt = Date.now();
+      }
+      return send(this.#address, this.#credentials, options, sent);
     } catch (error) {
       // The credentials cannot be read.
       throw new AgentError("unreachable", `the agent at ${this.#agent} is not called: ${text(error)}`, { cause: error });
@@ -316,17 +327,19 @@ export class Stream {
     let timer;
     try {
       if (this.#isShut) throw new Error("the participant has stopped");
-      const { request, head } = send(this.#address, this.#tlsDir, { agent: false, path: "/v1/events", headers }, undefined);
+      const tls = this.#tlsDir === undefined ? undefined : credentials(this.#tlsDir);
+      const { request, head } = send(this.#address, tls, { agent: false, path: "/v1/events", headers }, undefined);
       this.#request = request;
       timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
       this.#response = await head;
       if (this.#response.statusCode !== 200) throw await refusal(this.#response);
+      // The agent sends a comment every 10 s.
+      request.setTimeout(SILENCE_MS, () => request.destroy());
     } catch (error) {
       this.shut();
       if (error instanceof AgentError) throw error;
       throw new AgentError("unreachable", `the agent at ${this.#agent} does not answer: ${text(error)}`, { cause: error });
     } finally {
-      // The stream is silent for as long as nothing changes.
       clearTimeout(timer);
     }
   }

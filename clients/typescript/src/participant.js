@@ -21,7 +21,7 @@ import { Caller, credentials, integer, parse, Stream, string, text } from "./htt
  * @typedef {object} Options
  * @property {string} [agent] `HOST:PORT` or `unix:/path` of the agent; `127.0.0.1:7700` by default.
  * @property {string} [tlsDir] Directory with `ca.crt`, `tls.crt` and `tls.key` of the same participant
- *   (`archon cert participant`), for an agent on another machine. The files are read for each request, so they can be renewed.
+ *   (`archon cert participant`), for an agent on another machine. The files are read again after 10 s, so they can be renewed.
  * @property {(grant: Grant) => Promise<void> | void} [acquire]
  * @property {(grant: Grant, reason: string) => Promise<void> | void} [release]
  * @property {(grant: Grant) => Promise<void> | void} [lost]

@@ -107,7 +107,7 @@ export type Options = {
     agent?: string | undefined;
     /**
      * Directory with `ca.crt`, `tls.crt` and `tls.key` of the same participant
-     * (`archon cert participant`), for an agent on another machine. The files are read for each request, so they can be renewed.
+     * (`archon cert participant`), for an agent on another machine. The files are read again after 10 s, so they can be renewed.
      */
     tlsDir?: string | undefined;
     acquire?: ((grant: Grant) => Promise<void> | void) | undefined;

@@ -14,6 +14,9 @@ from ._errors import AgentError
 
 Document = Dict[str, Any]
 
+#: Longest silence of a stream, in seconds.
+SILENCE_SECONDS = 30.0
+
 #: Longest line of the stream, in bytes.
 LINE_BYTES_MAX = 1024 * 1024
 
@@ -228,8 +231,8 @@ class Stream:
             self._response = self._connection.getresponse()
             if self._response.status != 200:
                 raise refusal(self._response)
-            # The stream is silent for as long as nothing changes.
-            self._socket.settimeout(None)
+            # The agent sends a comment every 10 s.
+            self._socket.settimeout(SILENCE_SECONDS)
         except (OSError, http.client.HTTPException) as error:
             raise AgentError("unreachable", f"the agent at {self._agent} does not answer: {error}") from error
 
