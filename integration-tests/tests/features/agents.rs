@@ -145,7 +145,8 @@ fn agent_process_serves_metrics_and_health() {
     wait_for("a registered participant with offers", TIMEOUT, || {
         let (ready, found) = (get("/readyz"), Scrape::read(&get("/metrics").body).expect("metrics"));
         let values = ["archon_participant_registrations_total", "archon_agent_events_unconfirmed"];
-        let wanted = ready.status == 200 && values.map(|name| found.get(name)) == [1.0, 2.0];
+        let counts = values.map(|name| found.get(name));
+        let wanted = ready.status == 200 && counts[0] >= 1.0 && counts[1] >= 2.0;
         check(wanted && found.get("archon_agent_service_connected") == 1.0, || format!("{} {found:?}", ready.body))
     });
     assert!(agent.terminate(TIMEOUT).success());
