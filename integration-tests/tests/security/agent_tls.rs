@@ -9,13 +9,13 @@ use archon_testkit::{skipped, wait_for};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Makes a request to 127.0.0.1 with a directory of credentials, or with the authority of `-AUTHORITY` alone, and prints
-/// the status, or the name of the error.
+/// Makes a request to 127.0.0.1 with the authority and the credentials of two directories, of which the latter may be
+/// absent, and prints the status, or the error.
 const REQUEST: &str = r#"
 import http.client, ssl, sys
-port, credentials, path, session = sys.argv[1:]
-context = ssl.create_default_context(cafile=credentials.lstrip("-") + "/ca.crt")
-if not credentials.startswith("-"):
+port, authority, credentials, path, session = sys.argv[1:]
+context = ssl.create_default_context(cafile=authority + "/ca.crt")
+if credentials:
     context.load_cert_chain(credentials + "/tls.crt", credentials + "/tls.key")
 try:
     connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=20, context=context)
@@ -93,9 +93,9 @@ fn agent_beyond_loopback_serves_by_certificate() {
     let foreign = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(foreign.path()).and_then(|issuer| issuer.credentials(Role::Participant, "w1", []));
     let foreign = foreign.expect("a certificate of another authority");
-    let no_certificate = PathBuf::from(format!("-{}", own.display()));
     let [other, client, operator] = [(Role::Participant, "w2"), (Role::Client, "shop"), (Role::Operator, "o")]
         .map(|(role, name)| cluster.credentials(role, name));
+    let (authority, none) = (own.display().to_string(), PathBuf::new());
     let expected = [
         (&own, "/v1/status", "", "200"),
         (&own, "/v1/owned/0", "none", "410"),
@@ -106,14 +106,20 @@ fn agent_beyond_loopback_serves_by_certificate() {
         (&client, "/v1/owners", "", "200"),
         (&client, "/livez", "", "200"),
         (&operator, "/metrics", "", "200"),
-        (&foreign, "/v1/status", "", "SSLError"),
-        (&no_certificate, "/v1/status", "", "Error"),
+        // The agent refuses these by an alert.
+        (&foreign, "/v1/status", "", "alert"),
+        (&none, "/v1/status", "", "alert"),
     ];
     for (credentials, path, session, answer) in expected {
         let directory = credentials.display().to_string();
-        let Some(output) = run("python3", &["-c", REQUEST, &port, &directory, path, session]) else { return };
+        let Some(output) = run("python3", &["-c", REQUEST, &port, &authority, &directory, path, session]) else {
+            return;
+        };
         assert!(text(&output).contains(answer), "{directory} {path}: {}\n{}", text(&output), agent.log());
     }
+    let foreign_authority = foreign.display().to_string();
+    let unverified = run("python3", &["-c", REQUEST, &port, &foreign_authority, &authority, "/v1/status", ""]);
+    assert!(unverified.is_some_and(|output| text(&output).contains("CERTIFICATE_VERIFY_FAILED")));
     let plaintext = http::get(&format!("127.0.0.1:{port}"), "/v1/status").expect("an answer");
     assert!(plaintext.status == 400 && plaintext.body.contains("this agent requires TLS"), "{plaintext:?}");
 

@@ -9,7 +9,7 @@ use archon_security::{Caller, Role};
 ///
 /// # Errors
 /// `Forbidden`, with the identity that may.
-pub(super) fn check(caller: &Caller, call: &Call<'_>, path: &str, participant: &str) -> Result<(), ErrorBody> {
+pub(super) fn check(caller: &Caller, call: &Call<'_>, participant: &str) -> Result<(), ErrorBody> {
     let Some(identity) = &caller.identity else {
         return Err(ErrorBody::new(ErrorKind::Forbidden, "the connection has no certificate"));
     };
@@ -27,7 +27,7 @@ pub(super) fn check(caller: &Caller, call: &Call<'_>, path: &str, participant: &
     if allowed {
         return Ok(());
     }
-    let why = format!("{identity} may not request {path}: that is for {who}");
+    let why = format!("{identity} may not request {}: that is for {who}", call.name());
     let detail = caller.refused("a request to the agent", Some(format!("participant/{participant}")), why);
     Err(ErrorBody::new(ErrorKind::Forbidden, detail.message))
 }
@@ -42,7 +42,7 @@ mod tests {
     fn may(identity: Option<&str>, call: &Call<'_>) -> bool {
         let entry = ConnectionLimit::new(8).enter(Ipv4Addr::LOCALHOST.into());
         let identity = identity.map(|text| Arc::new(text.parse().unwrap()));
-        check(&entry.caller(identity), call, "/v1/x", "w1").is_ok()
+        check(&entry.caller(identity), call, "w1").is_ok()
     }
 
     #[test]

@@ -2,22 +2,38 @@
 
 use crate::config::{AgentError, Listen};
 use archon_client::{Tls, Transport};
+use archon_security::UnreadBudget;
 use archon_security::connection_limit::{ConnectionLimit, Entry};
+use socket2::{SockRef, TcpKeepalive};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// Maximum number of connections with TLS, anonymous ones included; half of them of one address.
 const CONNECTIONS_MAX: usize = 256;
 
+/// Maximum bytes of answers that callers with TLS have not read.
+const UNREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Time after which a peer counts as lost: it acknowledges nothing, or has no room for further data.
+const LOST_AFTER: Duration = Duration::from_secs(60);
+
+/// Credentials and limits of a listener with TLS.
+#[derive(Clone)]
+pub(crate) struct TlsDoor {
+    pub(super) tls: Arc<Tls>,
+    limit: Arc<ConnectionLimit>,
+    pub(super) budget: UnreadBudget,
+}
+
 /// An open listener.
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    Tls(TcpListener, Arc<Tls>, Arc<ConnectionLimit>),
+    Tls(TcpListener, TlsDoor),
     /// The socket is removed with its guard.
     Unix(UnixListener, SocketFile),
 }
@@ -25,7 +41,7 @@ pub(crate) enum Listener {
 /// A connection.
 pub(crate) enum Connection {
     Tcp(TcpStream),
-    Tls(TcpStream, Arc<Tls>, Entry),
+    Tls(TcpStream, Entry, TlsDoor),
     Unix(UnixStream),
 }
 
@@ -42,7 +58,11 @@ impl Listener {
                 let listener = listener.map_err(|source| AgentError::Listen { address: *address, source })?;
                 Ok(match tls {
                     None => Self::Tcp(listener),
-                    Some(tls) => Self::Tls(listener, tls, ConnectionLimit::new(CONNECTIONS_MAX)),
+                    Some(tls) => {
+                        let (limit, budget) =
+                            (ConnectionLimit::new(CONNECTIONS_MAX), UnreadBudget::new(UNREAD_BYTES_MAX));
+                        Self::Tls(listener, TlsDoor { tls, limit, budget })
+                    }
                 })
             }
             Listen::Socket(path) => {
@@ -67,13 +87,21 @@ impl Listener {
     pub(super) async fn accept(&self) -> io::Result<Connection> {
         match self {
             Self::Tcp(listener) => Ok(Connection::Tcp(listener.accept().await?.0)),
-            Self::Tls(listener, tls, limit) => {
+            Self::Tls(listener, door) => {
                 let (stream, from) = listener.accept().await?;
-                Ok(Connection::Tls(stream, Arc::clone(tls), limit.enter(from.ip())))
+                detect_lost_peer(&stream)?;
+                Ok(Connection::Tls(stream, door.limit.enter(from.ip()), door.clone()))
             }
             Self::Unix(listener, _) => Ok(Connection::Unix(listener.accept().await?.0)),
         }
     }
+}
+
+/// Has the system end a connection to a peer that is lost or does not read, idle ones included.
+fn detect_lost_peer(stream: &TcpStream) -> io::Result<()> {
+    let stream = SockRef::from(stream);
+    stream.set_tcp_keepalive(&TcpKeepalive::new().with_time(LOST_AFTER / 2).with_interval(LOST_AFTER / 6))?;
+    stream.set_tcp_user_timeout(Some(LOST_AFTER))
 }
 
 /// Returns the credentials of a server beyond loopback.

@@ -12,13 +12,13 @@ pub(crate) use listener::Listener;
 
 use crate::shared::Shared;
 use archon_security::connection_limit::CallerKind;
-use archon_security::{HttpServer, Role};
+use archon_security::{HttpServer, Role, UnreadAccount, UnreadWatch};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use listener::Connection;
 use requests::{Caller, LOOKUPS_MAX, WATCHES_MAX};
 use std::convert::Infallible;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +64,7 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
                     shared: Arc::clone(&shared),
                     is_plaintext: matches!(connection, Connection::Tcp(_)),
                     certified: None,
+                    unread: None,
                     lookups: Arc::clone(&lookups),
                     watches: Arc::clone(&watches),
                     has_asked: Arc::default(),
@@ -117,11 +118,11 @@ async fn answer(connection: Connection, caller: Caller) {
             serve_requests(stream, caller).await;
         }
         Connection::Unix(stream) => serve_requests(stream, caller).await,
-        Connection::Tls(stream, tls, entry) => {
+        Connection::Tls(stream, entry, door) => {
             let _ = stream.set_nodelay(true);
             let entry = Arc::new(entry);
             let serving = async {
-                let Some((stream, certified)) = SERVER.accept(stream, &tls, &entry).await else { return };
+                let Some((stream, certified)) = SERVER.accept(stream, &door.tls, &entry).await else { return };
                 // The service has a place among members, whatever number of callers there are.
                 let name = &caller.shared.config.name;
                 let identity = certified.identity.as_deref();
@@ -130,7 +131,16 @@ async fn answer(connection: Connection, caller: Caller) {
                 if let Err(refusal) = entry.identify(kind) {
                     return tracing::debug!(%refusal, from = %entry.from(), "a connection to the agent is closed");
                 }
-                serve_requests(stream, Caller { certified: Some(certified), ..caller }).await;
+                let mut watch = UnreadWatch::default();
+                let (unread, budget) = (Arc::clone(watch.responses()), door.budget.clone());
+                let account = UnreadAccount { unread, budget, from: entry.from() };
+                let caller = Caller { certified: Some(certified), unread: Some(account), ..caller };
+                tokio::select! {
+                    () = serve_requests(stream, caller) => {}
+                    () = poll_fn(|context| watch.poll_stalled(context)) => {
+                        tracing::debug!("a connection to the agent does not read its answers");
+                    }
+                }
             };
             tokio::select! {
                 () = serving => {}

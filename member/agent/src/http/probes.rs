@@ -1,10 +1,8 @@
 //! Metrics and health, in the formats of other members.
 
-use super::body::Body;
+use super::body::{Body, whole};
 use crate::shared::Shared;
 use archon_telemetry::{Format, render};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
 use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
 
@@ -31,7 +29,7 @@ fn plain(status: StatusCode, text: String) -> Response<Body> {
 }
 
 fn response(status: StatusCode, content_type: &'static str, text: String) -> Response<Body> {
-    let mut response = Response::new(Full::new(Bytes::from(text)).boxed_unsync());
+    let mut response = Response::new(whole(text));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,14 +1,14 @@
 //! Requests and their answers.
 
-use super::body::Body;
+use super::body::{Body, whole};
 use super::{access, guard, probes, stream};
 use crate::live_session::LiveSession;
 use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Heartbeat};
 use crate::shared::Shared;
-use archon_client::NoPosition;
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use archon_client::{ErrorDetail, NoPosition};
+use archon_security::{CountedBody, UnreadAccount};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use serde::Serialize;
@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+const EVENT_STREAM: &str = "text/event-stream";
 /// Header with the name of the session, or `new`.
 const SESSION: &str = "archon-session";
 /// Maximum bytes of a request's body.
@@ -39,6 +40,8 @@ pub(super) struct Caller {
     pub(super) is_plaintext: bool,
     /// Caller by its certificate, with TLS.
     pub(super) certified: Option<archon_security::Caller>,
+    /// Budget for what the caller has not read, with TLS.
+    pub(super) unread: Option<UnreadAccount>,
     /// Places of lookups.
     pub(super) lookups: Arc<Semaphore>,
     /// Places of watches of owners.
@@ -55,7 +58,8 @@ impl Caller {
         self.has_asked.store(true, Ordering::Relaxed);
         // Only the service keeps connections: those of callers must not take its places.
         let keeps = request.headers().contains_key(SESSION);
-        let mut response = self.try_answer(request).await.unwrap_or_else(|error| {
+        let answered = self.try_answer(request).await.and_then(|response| self.counted(response));
+        let mut response = answered.unwrap_or_else(|error| {
             self.shared.counters.request_refused(error.kind);
             let status = StatusCode::from_u16(error.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut response = json(&ErrorAnswer { error });
@@ -68,15 +72,25 @@ impl Caller {
         response
     }
 
+    /// Counts an answer until the caller has read it.
+    fn counted(&self, response: Response<Body>) -> Result<Response<Body>, ErrorBody> {
+        let Some(account) = self.unread.clone() else { return Ok(response) };
+        let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+        let overloaded = |detail: ErrorDetail| ErrorBody::new(ErrorKind::Overloaded, detail.message);
+        account.budget.check(account.from, bytes).map_err(overloaded)?;
+        let streamed = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM);
+        Ok(response.map(|body| CountedBody::new(body, account, streamed, Err).boxed_unsync()))
+    }
+
     async fn try_answer(&self, request: Request<Incoming>) -> Result<Response<Body>, ErrorBody> {
         guard::check_origin(request.headers(), self.is_plaintext)?;
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
-        let table = table_of(parts.uri.query())?;
         let (method, answered) = call_of(path).ok_or_else(|| no_path(path))?;
         if let Some(certified) = &self.certified {
-            access::check(certified, &answered, path, &self.shared.config.name)?;
+            access::check(certified, &answered, &self.shared.config.name)?;
         }
+        let table = table_of(parts.uri.query())?;
         if parts.method != method {
             return Err(ErrorBody::new(ErrorKind::Method, format!("{path} has the method {method} only")));
         }
@@ -183,6 +197,25 @@ pub(super) enum Call<'a> {
     Ready,
 }
 
+impl Call<'_> {
+    /// Returns the name for refusals, without arguments of the caller.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Heartbeat => "heartbeat",
+            Self::Answers => "answers",
+            Self::Owned(_) => "owned",
+            Self::Where(_) => "where",
+            Self::Owners => "owners",
+            Self::WatchOwners => "owners/watch",
+            Self::Status => "status",
+            Self::Metrics => "metrics",
+            Self::Alive => "livez",
+            Self::Ready => "readyz",
+        }
+    }
+}
+
 /// Returns the method and the request of a path.
 fn call_of(path: &str) -> Option<(&'static str, Call<'_>)> {
     let Some(call) = path.strip_prefix("/v1/") else {
@@ -266,7 +299,7 @@ async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, ErrorBody> {
 fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -274,7 +307,7 @@ fn event_stream(body: Body) -> Response<Body> {
 fn json(document: &impl Serialize) -> Response<Body> {
     // Documents hold text and numbers only, so they have a form in JSON.
     let bytes = serde_json::to_vec(document).unwrap_or_default();
-    let mut response = Response::new(Full::new(Bytes::from(bytes)).boxed_unsync());
+    let mut response = Response::new(whole(bytes));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

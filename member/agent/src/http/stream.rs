@@ -3,12 +3,11 @@
 use super::body::Body;
 use crate::live_session::LiveSession;
 use crate::protocol::{Event, Hello};
-use archon_client::{OwnersPosition, OwnersWatch};
+use archon_client::{ErrorDetail, OwnersPosition, OwnersWatch};
 use bytes::Bytes;
 use futures::stream::unfold;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +17,10 @@ use tokio::time::timeout;
 /// Maximum number of events in one chunk.
 const EVENTS_AT_ONCE: usize = 256;
 
-/// Interval of comments in a watch without changes, so that either side notices a dead connection.
+/// Interval of comments in a stream without events, so that either side notices a dead connection.
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
+
+const COMMENT: &str = ":\n\n";
 
 /// A connection of the service. Dropping it reports its end.
 struct Connected {
@@ -43,12 +44,17 @@ pub(super) fn events(live: Arc<LiveSession>, connection: u64, position: u64, hel
             Some(hello) => text(&Event::Hello(hello)),
             None => {
                 let next = connected.live.events_after(connected.connection, connected.position, EVENTS_AT_ONCE);
-                let (events, position) = next.await?;
-                connected.position = position;
-                events.iter().map(|event| text(event)).collect()
+                match timeout(COMMENT_EVERY, next).await {
+                    Ok(next) => {
+                        let (events, position) = next?;
+                        connected.position = position;
+                        events.iter().map(|event| text(event)).collect()
+                    }
+                    Err(_) => COMMENT.to_owned(),
+                }
             }
         };
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), connected))
+        Some((Ok::<_, ErrorDetail>(Frame::data(Bytes::from(text))), connected))
     });
     StreamBody::new(chunks).boxed_unsync()
 }
@@ -64,9 +70,9 @@ pub(super) fn owners(watch: OwnersWatch, place: OwnedSemaphorePermit) -> Body {
                 let data = serde_json::to_string(&owners).unwrap_or_default();
                 format!("id: {id}\nevent: owners\ndata: {data}\n\n")
             }
-            Err(_) => ":\n\n".to_owned(),
+            Err(_) => COMMENT.to_owned(),
         };
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), (watch, place)))
+        Some((Ok::<_, ErrorDetail>(Frame::data(Bytes::from(text))), (watch, place)))
     });
     StreamBody::new(chunks).boxed_unsync()
 }
