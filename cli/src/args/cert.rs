@@ -191,13 +191,13 @@ pub(crate) struct ServerArgs {
 /// Options of `archon cert participant`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ParticipantCertArgs {
+    /// Name and issuer.
+    #[command(flatten)]
+    pub(crate) issue: IssueNamedArgs,
     /// Host name or IP address of the agent, without a port; repeat it, or separate values by commas. Default with
     /// --force: the hosts of the existing certificate.
     #[arg(long = "host", value_name = "H", value_delimiter = ',')]
     pub(crate) hosts: Vec<Host>,
-    /// Name and issuer.
-    #[command(flatten)]
-    pub(crate) issue: IssueNamedArgs,
 }
 
 /// Options of `archon cert client | operator | admin`, and of `participant`.

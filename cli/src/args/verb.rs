@@ -125,7 +125,7 @@ Example of a file:
     /// Run an agent beside a service in any language: it owns partitions of lease tables for the service.
     ///
     /// The agent is a participant of the cluster: it holds session, heartbeats and leases, and informs the service
-    /// over HTTP, on this machine only, which partitions to acquire, to release, or to give up for lost
+    /// over HTTP which partitions to acquire, to release, or to give up for lost
     /// (docs/reference/agent.md). It joins the cluster when the service connects, and leaves it when the service is
     /// gone.
     ///
