@@ -120,7 +120,6 @@ async fn answer(connection: Connection, caller: Caller) {
         Connection::Unix(stream) => serve_requests(stream, caller).await,
         Connection::Tls(stream, entry, door) => {
             let _ = stream.set_nodelay(true);
-            let entry = Arc::new(entry);
             let serving = async {
                 let Some((stream, certified)) = SERVER.accept(stream, &door.tls, &entry).await else { return };
                 // The service has a place among members, whatever number of callers there are.
