@@ -48,7 +48,7 @@ async fn older_copy_of_directory_does_not_vote() {
     let old = tempfile::tempdir().unwrap();
     copy(quorum.dirs[&restored].path(), old.path());
     commit(&quorum, "precious").await;
-    let applied = quorum.view().await.unwrap().applied_index;
+    let applied = quorum.confirmed_view().await.applied_index;
     wait_kept(&quorum, third, restored, |kept| kept["holds"].as_u64() >= Some(applied)).await;
     for id in [leader, restored] {
         quorum.running.remove(&id).unwrap().stop().await;
@@ -92,7 +92,7 @@ async fn directory_is_accepted_after_start_of_older_copy() {
     let old = tempfile::tempdir().unwrap();
     copy(quorum.dirs[&follower].path(), old.path());
     commit(&quorum, "since").await;
-    let applied = quorum.view().await.unwrap().applied_index;
+    let applied = quorum.confirmed_view().await.applied_index;
     for keeper in quorum.peers.keys().copied().filter(|id| *id != follower) {
         wait_kept(&quorum, keeper, follower, |kept| kept["holds"].as_u64() >= Some(applied)).await;
     }
@@ -117,7 +117,7 @@ async fn older_copy_of_leaders_directory_is_refused() {
     let old = tempfile::tempdir().unwrap();
     copy(quorum.dirs[&leader].path(), old.path());
     commit(&quorum, "since").await;
-    let applied = quorum.view().await.unwrap().applied_index;
+    let applied = quorum.confirmed_view().await.applied_index;
     for keeper in quorum.peers.keys().copied().filter(|id| *id != leader) {
         wait_kept(&quorum, keeper, leader, |kept| kept["holds"].as_u64() >= Some(applied)).await;
     }

@@ -57,7 +57,7 @@ async fn every_founder_can_be_replaced() {
     }
     assert_eq!(quorum.changed().await, (vec![4, 5, 6], vec![]));
     assert_eq!(quorum.cluster().await, cluster);
-    assert_eq!(quorum.view().await.unwrap().retired_ids, [1, 2, 3]);
+    assert_eq!(quorum.confirmed_view().await.retired_ids, [1, 2, 3]);
     // Their start options no longer matter: the log names the members.
     for id in [4, 5, 6] {
         quorum.running.remove(&id).unwrap().stop().await;
@@ -81,14 +81,14 @@ async fn quorum_grows_from_one_to_five_and_shrinks_to_three() {
         assert_eq!(quorum.changed().await.0, (1..=id).collect::<Vec<_>>());
         commit(&quorum, &format!("of-{id}")).await;
     }
-    assert_eq!(quorum.view().await.unwrap().spare_voters, Some(2));
+    assert_eq!(quorum.confirmed_view().await.spare_voters, Some(2));
     for (id, left) in [(5, vec![1, 2, 3, 4]), (4, vec![1, 2, 3])] {
         assert_eq!(quorum.change(QuorumChange::Remove { id }).await, Ok(true));
         assert_eq!(quorum.changed().await.0, left);
         commit(&quorum, &format!("without-{id}")).await;
         ends(&mut quorum, id).await;
     }
-    assert_eq!(quorum.view().await.unwrap().spare_voters, Some(1));
+    assert_eq!(quorum.confirmed_view().await.spare_voters, Some(1));
     quorum.stop_all().await;
 }
 
@@ -275,7 +275,7 @@ async fn quorum_change_that_loses_majority_is_refused() {
         refused(quorum.change_with(QuorumChange::Remove { id: others[1] }, true).await)
             .contains("only 1 of the 2 remaining voters answer")
     );
-    assert_eq!(quorum.view().await.unwrap().spare_voters, Some(0));
+    assert_eq!(quorum.confirmed_view().await.spare_voters, Some(0));
     // The stopped coordinator can be removed, and its number is not reused.
     assert_eq!(quorum.change(QuorumChange::Remove { id: others[0] }).await, Ok(true));
     assert_eq!(quorum.changed().await.0.len(), 2);

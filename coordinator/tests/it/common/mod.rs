@@ -100,6 +100,19 @@ impl Quorum {
         ask(&self.leader_address().await, &ShowQuorum {}).await
     }
 
+    /// As `view`, from a leader that the others have confirmed: on a busy machine leadership may pass on meanwhile.
+    pub async fn confirmed_view(&self) -> QuorumView {
+        wait_for_async("a confirmed leader", Duration::from_secs(60), || async {
+            let address = self.leader_address().await;
+            // Answered once a majority has confirmed that it leads. Its view is its own, so it must still lead then.
+            status(&address).await.map_err(|error| error.to_string())?;
+            let view = ask(&address, &ShowQuorum {}).await.map_err(|error| error.to_string())?;
+            let leads = view.leader_id == Some(view.id) && view.spare_voters.is_some();
+            if leads { Ok(view) } else { Err(format!("{view:?}")) }
+        })
+        .await
+    }
+
     /// Waits until no change of the quorum is in progress, and returns its voters and its learners.
     pub async fn changed(&self) -> (Vec<u64>, Vec<u64>) {
         wait_for_async("the change of the quorum", Duration::from_secs(60), || async {
@@ -148,8 +161,11 @@ impl Quorum {
 
     /// Returns the id of the cluster.
     pub async fn cluster(&self) -> v1::ClusterRef {
-        let address = self.leader_address().await;
-        let id: Uuid = status(&address).await.unwrap().cluster_id.parse().unwrap();
+        let status = wait_for_async("a confirmed leader", Duration::from_secs(60), || async {
+            status(&self.leader_address().await).await
+        })
+        .await;
+        let id: Uuid = status.cluster_id.parse().unwrap();
         v1::ClusterRef { cluster_id: bytes::Bytes::copy_from_slice(id.as_bytes()) }
     }
 
