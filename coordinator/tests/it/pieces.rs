@@ -4,7 +4,7 @@ use crate::common::{FakeNode, Quorum, Trouble, channel};
 use archon_proto::v1;
 use archon_proto::v1::table_client::TableClient;
 use archon_types::limits::PIECE_BYTES_MAX;
-use archon_types::{Assembled, Assembly, PartitionTable, Settings, TablePiece};
+use archon_types::{Assembled, Assembly, LeaseTiming, PartitionTable, Settings, TablePiece};
 use std::time::{Duration, Instant};
 
 /// Default maximum size of a message in gRPC libraries.
@@ -12,8 +12,12 @@ const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 const PARTITIONS: u32 = 16_384;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// No node may fail while a busy machine computes its table: its partitions would move.
+const TIMING: LeaseTiming =
+    LeaseTiming { heartbeat_ms: 200, lease_ms: 60_000, failure_timeout_ms: 90_000, margin_ms: 100 };
+
 fn settings() -> Settings {
-    Settings { nodes_min: 1, partitions: PARTITIONS, replication: 1, ..Settings::default() }
+    Settings { nodes_min: 1, partitions: PARTITIONS, replication: 1, timing: TIMING, ..Settings::default() }
 }
 
 /// Registers a node, with a fault to come, when another one has the whole table already; it has it too at the end.
