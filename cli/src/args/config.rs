@@ -1,6 +1,6 @@
 //! Options of `archon config`.
 
-use super::WatchArgs;
+use super::admin::WatchArgs;
 use super::parse::threshold;
 use crate::serve::file::suggestion;
 use archon_client::{Setting, SettingChange, SettingUnit};

@@ -125,7 +125,7 @@ pub(crate) struct BarNodeArgs {
 pub(crate) struct MaintainArgs {
     /// The nodes.
     #[command(flatten)]
-    pub(crate) nodes: super::NodeNamesArgs,
+    pub(crate) nodes: super::admin::NodeNamesArgs,
     /// Duration, after which maintenance ends automatically: 10m, 2h, 3d; from a second to 30 days.
     #[arg(long = "for", id = "lasts", value_name = "TIME", value_parser = standing)]
     pub(crate) lasts: Duration,

@@ -1,6 +1,6 @@
 //! Options of the verbs that show partitions, give orders about one, or force a leader.
 
-use super::WatchArgs;
+use super::admin::WatchArgs;
 use super::orders::{BarPartitionArgs, OrderPartitionArgs, PartitionArgs, UnbarPartitionArgs};
 use super::parse::name;
 use clap::Subcommand;

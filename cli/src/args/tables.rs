@@ -1,7 +1,7 @@
 //! Options of the commands that show, create, change and drop tables.
 
+use super::admin::{OrNone, WatchArgs};
 use super::parse::{merge_size, name, rate, split_point, split_size};
-use super::{OrNone, WatchArgs};
 use clap::Subcommand;
 
 fn or_none<T>(of: impl Fn(&str) -> Result<T, String> + Clone) -> impl Fn(&str) -> Result<OrNone<T>, String> + Clone {
