@@ -3,7 +3,7 @@
 use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Options, Process, http};
+use archon_integration_tests::{Cluster, Ending as _, Options, Process, http};
 use archon_local_cluster::Issuer;
 use archon_testkit::{skipped, wait_for};
 use std::path::{Path, PathBuf};
