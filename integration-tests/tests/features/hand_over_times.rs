@@ -80,7 +80,7 @@ impl Victim {
         match end {
             End::Stop => self.service.stdin.as_mut().expect("a pipe").write_all(b"stop\n").expect("it runs"),
             End::Kill | End::KillAll => {
-                if let Some(agent) = self.agent.take_if(|_| end == End::KillAll) {
+                if let Some(mut agent) = self.agent.take_if(|_| end == End::KillAll) {
                     agent.kill();
                 }
                 self.service.kill().expect("it runs");
