@@ -20,7 +20,7 @@ use archon_proto::v1;
 use archon_replica::{Body, Entry, Message, Position, ReplicaAddress};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, Seq, TableId};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 /// Most entries in one message from a peer.
 const ENTRIES_MAX: u64 = 65_536;
@@ -57,7 +57,7 @@ pub(crate) struct Part {
 /// Packs messages to one peer.
 #[derive(Debug, Default)]
 pub(crate) struct PartPacker {
-    out: BytesMut,
+    out: Vec<u8>,
     messages: u64,
     full: Vec<Part>,
 }
@@ -82,13 +82,13 @@ impl PartPacker {
     }
 
     fn end_part(&mut self) {
-        let bytes = std::mem::take(&mut self.out).freeze();
+        let bytes = Bytes::from(std::mem::take(&mut self.out));
         self.full.push(Part { bytes, messages: std::mem::take(&mut self.messages) });
     }
 }
 
-fn put_message(out: &mut BytesMut, message: &Message) {
-    out.put_u8(match &message.body {
+fn put_message(out: &mut Vec<u8>, message: &Message) {
+    out.push(match &message.body {
         Body::Adopt { .. } => ADOPT,
         Body::Adopted { .. } => ADOPTED,
         Body::Append { .. } => APPEND,
@@ -128,20 +128,20 @@ fn put_message(out: &mut BytesMut, message: &Message) {
         Body::Nack { refused, hint, copying } => {
             put_position(out, *refused);
             put_position(out, *hint);
-            out.put_u8(u8::from(*copying));
+            out.push(u8::from(*copying));
         }
         Body::Behind { base } => put_position(out, *base),
         Body::Confirm { round } | Body::Confirmed { round } => put_number(out, *round),
     }
 }
 
-fn put_address(out: &mut BytesMut, address: ReplicaAddress) {
+fn put_address(out: &mut Vec<u8>, address: ReplicaAddress) {
     put_number(out, address.placement.get());
     put_number(out, address.node.get());
     put_number(out, address.incarnation.get());
 }
 
-fn put_position(out: &mut BytesMut, position: Position) {
+fn put_position(out: &mut Vec<u8>, position: Position) {
     put_number(out, position.epoch.get());
     put_number(out, position.seq.get());
 }

@@ -4,7 +4,7 @@ use super::{Fake, PARTITION};
 use archon_proto::convert::kv::fields::{FieldReader, put_bytes, put_number};
 use archon_proto::v1;
 use archon_types::NodeId;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 /// Placement, node and incarnation of the leader, which the test plays.
 pub const LEADER: u64 = 3;
@@ -35,9 +35,9 @@ pub fn batch(fake: &Fake, epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
 /// As [`batch`], from a sender that claims this placement, node and incarnation.
 pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
     let known = fake.known("athens").unwrap();
-    let mut part = BytesMut::new();
+    let mut part = Vec::new();
     for said in said {
-        part.put_u8(match said {
+        part.push(match said {
             Said::Append { .. } => APPEND,
             Said::Behind { .. } => BEHIND,
         });
@@ -61,7 +61,7 @@ pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[Said]) -> v1:
         sender: Some(v1::Sender { id: from[1], incarnation: from[2] }),
         receiver: known.id.get(),
         receiver_incarnation: known.incarnation.get(),
-        parts: if said.is_empty() { vec![] } else { vec![part.freeze()] },
+        parts: if said.is_empty() { vec![] } else { vec![Bytes::from(part)] },
         ..Default::default()
     }
 }

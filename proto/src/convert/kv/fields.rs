@@ -1,7 +1,10 @@
 //! Fields of messages that are packed by hand: numbers as LEB128, byte strings preceded by their length.
 
 use crate::convert::ConvertError;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+
+/// Bytes of the longest number.
+const NUMBER_BYTES_MAX: usize = 10;
 
 /// Reads packed fields, each checked against the end of the message. Byte strings share its memory.
 #[derive(Debug)]
@@ -55,21 +58,35 @@ impl FieldReader {
     ///
     /// # Errors
     /// [`ConvertError`] if the message ends in it, or it has more than 64 bits.
+    #[inline]
     pub fn number(&mut self) -> Result<u64, ConvertError> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let part = u64::from(byte & 0x7F);
-            // The tenth byte has room for one bit.
-            if shift == 63 && part > 1 {
-                break;
+        let rest = self.rest();
+        match *rest {
+            // Most numbers are small.
+            [byte @ ..0x80, ..] => {
+                self.at += 1;
+                Ok(u64::from(byte))
             }
-            number |= part << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
+            _ => match parse_number(rest) {
+                Some((number, length)) => {
+                    self.at += length;
+                    Ok(number)
+                }
+                None => Err(self.malformed_number()),
+            },
         }
-        Err(self.error("a number of more than 64 bits".to_owned()))
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    #[cold]
+    fn malformed_number(&self) -> ConvertError {
+        if self.rest().len() < NUMBER_BYTES_MAX {
+            return self.short();
+        }
+        self.error("a number of more than 64 bits".to_owned())
     }
 
     /// Reads the next `length` bytes.
@@ -94,19 +111,34 @@ impl FieldReader {
     }
 }
 
+/// Returns the number at the beginning of `rest` and its length; `None` if it is cut short or has more than 64 bits.
+fn parse_number(rest: &[u8]) -> Option<(u64, usize)> {
+    let mut number = 0_u64;
+    for (at, byte) in rest.iter().take(NUMBER_BYTES_MAX).enumerate() {
+        let part = u64::from(byte & 0x7F);
+        number |= part << (7 * at);
+        if *byte < 0x80 {
+            // The tenth byte has room for one bit.
+            return (at + 1 < NUMBER_BYTES_MAX || part <= 1).then_some((number, at + 1));
+        }
+    }
+    None
+}
+
 /// Adds a number.
-pub fn put_number(out: &mut BytesMut, mut number: u64) {
+#[inline]
+pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
-        out.put_u8((number & 0x7F) as u8 | 0x80);
+        out.push((number & 0x7F) as u8 | 0x80);
         number >>= 7;
     }
-    out.put_u8(number as u8);
+    out.push(number as u8);
 }
 
 /// Adds a byte string.
-pub fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
-    out.put_slice(bytes);
+    out.extend_from_slice(bytes);
 }
 
 /// Maps small numbers of either sign to small unsigned ones.

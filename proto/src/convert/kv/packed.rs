@@ -29,7 +29,7 @@ use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_expiry, check_key, check_value};
 use archon_types::op::Entry;
 use archon_types::{Answer, ClientId, KeyRange, Millis, Op, OpId, PartitionId, Revision, ScanOrder, Stored, TableId};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use prost::Message;
 use uuid::Uuid;
 
@@ -65,15 +65,15 @@ const CHECK_FAILED: u8 = 15;
 /// Gathers the operations of one message.
 #[derive(Debug)]
 pub struct OpPacker {
-    out: BytesMut,
+    out: Vec<u8>,
     client: ClientId,
 }
 
 impl OpPacker {
     /// Creates an empty message of operations of `client`; [`ClientId::NIL`] if it names none.
     pub fn new(client: ClientId) -> Self {
-        let mut out = BytesMut::with_capacity(4_096);
-        out.put_slice(client.get().as_bytes());
+        let mut out = Vec::with_capacity(4_096);
+        out.extend_from_slice(client.get().as_bytes());
         Self { out, client }
     }
 
@@ -91,7 +91,7 @@ impl OpPacker {
             Op::GetMany(_) => GET_MANY,
             Op::Transaction(_) => TRANSACTION,
         };
-        out.put_u8(kind | if id.is_some() { NAMED } else { 0 });
+        out.push(kind | if id.is_some() { NAMED } else { 0 });
         put_number(out, tag);
         put_number(out, partition.table.get());
         put_number(out, u64::from(partition.index));
@@ -114,7 +114,7 @@ impl OpPacker {
             }
             Op::PutExpiring { key, value, expected, expiry } => {
                 put_bytes(out, key);
-                out.put_u8(u8::from(expected.is_some()));
+                out.push(u8::from(expected.is_some()));
                 expected.iter().for_each(|expected| put_number(out, expected.get()));
                 several::put_expiry(out, *expiry);
                 put_bytes(out, value);
@@ -125,7 +125,7 @@ impl OpPacker {
             }
             Op::Scan { keys, order, limit } => {
                 put_range(out, keys);
-                out.put_u8(u8::from(*order == ScanOrder::Descending));
+                out.push(u8::from(*order == ScanOrder::Descending));
                 put_number(out, u64::from(*limit));
             }
             Op::GetMany(many) => several::put_many(out, many),
@@ -135,7 +135,7 @@ impl OpPacker {
 
     /// Returns the message.
     pub fn finish(self) -> Bytes {
-        self.out.freeze()
+        Bytes::from(self.out)
     }
 }
 
@@ -269,9 +269,9 @@ fn check(
     Ok((PartitionId::new(table, index), id))
 }
 
-fn put_range(out: &mut BytesMut, range: &KeyRange) {
+fn put_range(out: &mut Vec<u8>, range: &KeyRange) {
     put_bytes(out, &range.begin);
-    out.put_u8(u8::from(range.end.is_some()));
+    out.push(u8::from(range.end.is_some()));
     range.end.iter().for_each(|end| put_bytes(out, end));
 }
 
@@ -292,7 +292,7 @@ fn read_flag(reader: &mut FieldReader, what: &str) -> Result<bool, ConvertError>
 /// Gathers the answers of one message.
 #[derive(Debug, Default)]
 pub struct ReplyPacker {
-    out: BytesMut,
+    out: Vec<u8>,
 }
 
 impl ReplyPacker {
@@ -316,7 +316,7 @@ impl ReplyPacker {
             Ok(Answer::Applied { .. }) => APPLIED,
             Ok(Answer::CheckFailed { .. }) => CHECK_FAILED,
         };
-        out.put_u8(kind);
+        out.push(kind);
         put_number(out, reply.tag);
         put_number(out, reply.log_time.get());
         match &reply.outcome {
@@ -332,7 +332,7 @@ impl ReplyPacker {
                 put_number(out, revision.get());
             }
             Ok(Answer::Page { entries, more, range }) => {
-                out.put_u8(u8::from(*more));
+                out.push(u8::from(*more));
                 put_range(out, range);
                 put_number(out, entries.len() as u64);
                 for Entry { key, value, revision, expires } in entries {
@@ -355,7 +355,7 @@ impl ReplyPacker {
 
     /// Returns the message.
     pub fn finish(self) -> Bytes {
-        self.out.freeze()
+        Bytes::from(self.out)
     }
 }
 

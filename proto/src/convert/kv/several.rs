@@ -5,7 +5,6 @@ use crate::convert::ConvertError;
 use crate::v1;
 use archon_types::transaction::TRANSACTION_KEYS_MAX;
 use archon_types::{Change, Check, Expiry, ManyKeys, Millis, Revision, Stored, Transaction, Write};
-use bytes::{BufMut, BytesMut};
 
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
@@ -34,15 +33,15 @@ pub(super) fn read_u32(reader: &mut FieldReader) -> Result<u32, ConvertError> {
     u32::try_from(number).map_err(|_| reader.error(format!("a number of {number}, which is above {}", u32::MAX)))
 }
 
-pub(super) fn put_expiry(out: &mut BytesMut, expiry: Expiry) {
+pub(super) fn put_expiry(out: &mut Vec<u8>, expiry: Expiry) {
     match expiry {
-        Expiry::Keep => out.put_u8(KEEP),
+        Expiry::Keep => out.push(KEEP),
         Expiry::After(millis) => {
-            out.put_u8(AFTER);
+            out.push(AFTER);
             put_number(out, millis);
         }
         Expiry::At(time) => {
-            out.put_u8(AT);
+            out.push(AT);
             put_number(out, time.get());
         }
     }
@@ -57,7 +56,7 @@ pub(super) fn read_expiry(reader: &mut FieldReader) -> Result<Expiry, ConvertErr
     }
 }
 
-pub(super) fn put_many(out: &mut BytesMut, many: &ManyKeys) {
+pub(super) fn put_many(out: &mut Vec<u8>, many: &ManyKeys) {
     put_number(out, many.keys().len() as u64);
     many.keys().iter().for_each(|key| put_bytes(out, key));
 }
@@ -69,7 +68,7 @@ pub(super) fn read_many(reader: &mut FieldReader) -> Result<Result<ManyKeys, Con
     Ok(ManyKeys::new(keys).map_err(|refusal| ConvertError::new("Op.get_many", refusal.message)))
 }
 
-pub(super) fn put_transaction(out: &mut BytesMut, transaction: &Transaction) {
+pub(super) fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
     put_number(out, transaction.checks().len() as u64);
     for Check { key, expected } in transaction.checks() {
         put_bytes(out, key);
@@ -79,9 +78,9 @@ pub(super) fn put_transaction(out: &mut BytesMut, transaction: &Transaction) {
     for Write { key, change } in transaction.writes() {
         put_bytes(out, key);
         match change {
-            Change::Delete => out.put_u8(DELETE),
+            Change::Delete => out.push(DELETE),
             Change::Put { value, expiry } => {
-                out.put_u8(if expiry.is_some() { PUT_EXPIRING } else { PUT });
+                out.push(if expiry.is_some() { PUT_EXPIRING } else { PUT });
                 expiry.iter().for_each(|expiry| put_expiry(out, *expiry));
                 put_bytes(out, value);
             }
@@ -112,13 +111,13 @@ pub(super) fn read_transaction(reader: &mut FieldReader) -> Result<Result<Transa
     Ok(new.map_err(|refusal| ConvertError::new("Op.transaction", refusal.message)))
 }
 
-pub(super) fn put_values(out: &mut BytesMut, values: &[Option<Stored>]) {
+pub(super) fn put_values(out: &mut Vec<u8>, values: &[Option<Stored>]) {
     put_number(out, values.len() as u64);
     for stored in values {
         match stored {
-            None => out.put_u8(ABSENT),
+            None => out.push(ABSENT),
             Some(Stored { value, revision, expires }) => {
-                out.put_u8(if expires.is_some() { EXPIRING_VALUE } else { VALUE });
+                out.push(if expires.is_some() { EXPIRING_VALUE } else { VALUE });
                 put_number(out, revision.get());
                 expires.iter().for_each(|expires| put_number(out, expires.get()));
                 put_bytes(out, value);
@@ -217,16 +216,16 @@ mod tests {
     use archon_types::transaction::TRANSACTION_BYTES_MAX;
     use bytes::Bytes;
 
-    fn reader(bytes: &BytesMut) -> FieldReader {
-        FieldReader::new(bytes.clone().freeze(), "test")
+    fn reader(bytes: &[u8]) -> FieldReader {
+        FieldReader::new(Bytes::copy_from_slice(bytes), "test")
     }
 
     #[test]
     fn number_of_elements_is_bounded_before_memory_is_reserved() {
         for count in [TRANSACTION_KEYS_MAX as u64 + 1, u64::MAX] {
-            let mut bytes = BytesMut::new();
+            let mut bytes = Vec::new();
             put_number(&mut bytes, count);
-            bytes.put_slice(&[1; 3 * TRANSACTION_KEYS_MAX]);
+            bytes.extend_from_slice(&[1; 3 * TRANSACTION_KEYS_MAX]);
             for problem in [
                 read_many(&mut reader(&bytes)).unwrap_err(),
                 read_transaction(&mut reader(&bytes)).unwrap_err(),
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn operation_beyond_its_bounds_is_an_error_of_its_own() {
-        let mut bytes = BytesMut::new();
+        let mut bytes = Vec::new();
         put_number(&mut bytes, 3);
         (0..3).for_each(|_| put_bytes(&mut bytes, &vec![b'k'; TRANSACTION_BYTES_MAX / 2]));
         let refused = read_many(&mut reader(&bytes)).unwrap().unwrap_err();
