@@ -1,7 +1,5 @@
 //! Numbers in as few bytes as possible (LEB128: seven bits in each byte, the lowest first), in log entries and rows.
 
-use bytes::{BufMut, BytesMut};
-
 /// Error of bytes that are no number as [`put_number`] writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NumberError {
@@ -19,12 +17,12 @@ pub(crate) const fn number_bytes(number: u64) -> usize {
 }
 
 /// Writes a number.
-pub(crate) fn put_number(out: &mut BytesMut, mut number: u64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
-        out.put_u8((number & 0x7F) as u8 | 0x80);
+        out.push((number & 0x7F) as u8 | 0x80);
         number >>= 7;
     }
-    out.put_u8(number as u8);
+    out.push(number as u8);
 }
 
 /// Reads a number written by [`put_number`], and moves `rest` behind it.
@@ -75,7 +73,7 @@ mod tests {
         #[test]
         fn number_is_read_as_written(number in any::<u64>(), shift in 0..64_u32) {
             let number = number >> shift;
-            let mut out = BytesMut::new();
+            let mut out = Vec::new();
             put_number(&mut out, number);
             prop_assert_eq!(out.len(), number_bytes(number));
             let mut rest = &out[..];

@@ -8,7 +8,7 @@
 use crate::numbers::{put_number, take_number};
 use crate::rows::row::{Outcome, RowError};
 use archon_types::{ClientId, Millis};
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes};
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
@@ -128,7 +128,7 @@ impl Window {
     /// Encodes it as a row: format, begin, last use, done mark, and per outcome the distance of its number from the
     /// previous one (from the done mark for the first), and the outcome.
     pub fn encode(&self) -> Bytes {
-        let mut row = BytesMut::with_capacity(HEAD_BYTES + self.outcomes.len() * 12);
+        let mut row = Vec::with_capacity(HEAD_BYTES + self.outcomes.len() * 12);
         row.put_u8(FORMAT);
         row.put_u64(self.created.get());
         row.put_u64(self.last.get());
@@ -139,7 +139,7 @@ impl Window {
             outcome.put(&mut row);
             before = *number;
         }
-        row.freeze()
+        Bytes::from(row)
     }
 
     /// Decodes the last use in a row.

@@ -14,7 +14,7 @@
 
 use crate::engine::Row;
 use archon_types::{ClientId, KeyRange, Millis, Revision, Seq, Stored, Version};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use uuid::Uuid;
 
 /// Kind byte of user values.
@@ -68,37 +68,37 @@ pub fn value_bounds(keys: &KeyRange) -> (Bytes, Bytes) {
 
 /// Returns the first key after this one.
 pub fn just_after(key: &[u8]) -> Bytes {
-    let mut after = BytesMut::with_capacity(key.len() + 1);
-    after.put_slice(key);
-    after.put_u8(0);
-    after.freeze()
+    let mut after = Vec::with_capacity(key.len() + 1);
+    after.extend_from_slice(key);
+    after.push(0);
+    Bytes::from(after)
 }
 
 /// Returns the row key of a user key.
 pub fn value_key(key: &[u8]) -> Bytes {
-    let mut row = BytesMut::with_capacity(1 + key.len());
-    row.put_u8(KIND_VALUE);
-    row.put_slice(key);
-    row.freeze()
+    let mut row = Vec::with_capacity(1 + key.len());
+    row.push(KIND_VALUE);
+    row.extend_from_slice(key);
+    Bytes::from(row)
 }
 
 /// Encodes a stored value with its revision as a row.
 pub fn encode_value(revision: Revision, value: &[u8]) -> Bytes {
-    let mut row = BytesMut::with_capacity(9 + value.len());
-    row.put_u8(FORMAT);
+    let mut row = Vec::with_capacity(9 + value.len());
+    row.push(FORMAT);
     row.put_u64(revision.get());
-    row.put_slice(value);
-    row.freeze()
+    row.extend_from_slice(value);
+    Bytes::from(row)
 }
 
 /// Encodes a stored value that expires at log time `expires`, with its revision, as a row.
 pub fn encode_expiring(revision: Revision, expires: Millis, value: &[u8]) -> Bytes {
-    let mut row = BytesMut::with_capacity(17 + value.len());
-    row.put_u8(EXPIRING);
+    let mut row = Vec::with_capacity(17 + value.len());
+    row.push(EXPIRING);
     row.put_u64(revision.get());
     row.put_u64(expires.get());
-    row.put_slice(value);
-    row.freeze()
+    row.extend_from_slice(value);
+    Bytes::from(row)
 }
 
 /// Encodes a stored value as a row.
@@ -140,6 +140,14 @@ pub fn decode_stored(row: &Bytes) -> Result<Stored, RowError> {
     }
 }
 
+/// Returns the revision of the value in a row, whether it expires or not; `None` if the row is malformed.
+pub(crate) fn revision_of(row: &[u8]) -> Option<Revision> {
+    let (head, rest) = row.split_first_chunk::<9>()?;
+    let [format, revision @ ..] = head;
+    let is_whole = *format == FORMAT || (*format == EXPIRING && rest.len() >= 8);
+    is_whole.then(|| Revision::new(u64::from_be_bytes(*revision)))
+}
+
 /// Returns the log time at which the value in a row expires, if it does. Rows that are no values have none.
 pub fn expiry_of(row: &[u8]) -> Option<Millis> {
     match row {
@@ -153,10 +161,10 @@ pub fn expiry_of(row: &[u8]) -> Option<Millis> {
 
 /// Encodes a log time as a row.
 pub fn encode_millis(time: Millis) -> Bytes {
-    let mut row = BytesMut::with_capacity(9);
-    row.put_u8(FORMAT);
+    let mut row = Vec::with_capacity(9);
+    row.push(FORMAT);
     row.put_u64(time.get());
-    row.freeze()
+    Bytes::from(row)
 }
 
 /// Encodes the version of a partition's row as a row.
@@ -246,7 +254,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Writes it: a tag and its fields.
-    pub(crate) fn put(&self, out: &mut BytesMut) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Written(revision) => {
                 out.put_u8(1);
@@ -345,7 +353,7 @@ mod tests {
             Outcome::Applied(u32::MAX, Revision::new(1)),
             Outcome::CheckFailed(0, Revision::ZERO),
         ] {
-            let mut written = BytesMut::new();
+            let mut written = Vec::new();
             outcome.put(&mut written);
             assert_eq!((Outcome::take(&mut &written[..]), written.len()), (Some(outcome), outcome.bytes()));
         }
@@ -365,12 +373,13 @@ mod tests {
                 prop_assert_eq!(encode_stored(&stored), row.clone());
                 prop_assert_eq!(expiry_of(&row), stored.expires);
             }
+            prop_assert_eq!(revision_of(&row), decode_stored(&row).ok().map(|stored| stored.revision));
             if let Ok(time) = decode_millis(&row) {
                 prop_assert_eq!(encode_millis(time), row.clone());
             }
             let mut rest = &row[..];
             if let Some(outcome) = Outcome::take(&mut rest) {
-                let mut written = BytesMut::new();
+                let mut written = Vec::new();
                 outcome.put(&mut written);
                 prop_assert_eq!(&written[..], &row[..row.len() - rest.len()]);
             }

@@ -4,9 +4,9 @@ use super::{EFFECT_BYTES_MAX, EFFECT_CHANGES_MAX, Effect, EffectError, FORMAT, R
 use crate::engine::ENGINE_KEY_BYTES_MAX;
 use crate::exactly_once::window::Record;
 use crate::numbers::{NumberError, number_bytes, put_number, take_number};
-use crate::rows::row::{KIND_CLIENT, KIND_VALUE, Outcome, decode_value};
+use crate::rows::row::{KIND_CLIENT, KIND_VALUE, Outcome, revision_of};
 use archon_types::{ClientId, KeyRange, Millis, Revision};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use uuid::Uuid;
 
 /// It clears a range.
@@ -78,7 +78,7 @@ impl Effect {
     }
 
     fn put(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(self.encoded_bytes());
+        let mut out = Vec::with_capacity(self.encoded_bytes());
         let flag = |flag: u8, there: bool| if there { flag } else { 0 };
         out.put_u8(FORMAT);
         out.put_u64(self.at.get());
@@ -105,7 +105,7 @@ impl Effect {
             }
         }
         debug_assert_eq!(out.len(), self.encoded_bytes(), "the reserved bytes are those written");
-        out.freeze()
+        Bytes::from(out)
     }
 
     /// Returns the encoded form, and the effect with keys and values that share its memory: rows kept from it hold one
@@ -138,8 +138,7 @@ impl Effect {
             found if found < FORMAT => return Err(EffectError::OlderFormat { found }),
             found => return Err(EffectError::Format { found }),
         }
-        let time = reader.take(8, "time")?;
-        let at = Millis::new(time.iter().fold(0, |time, byte| time << 8 | u64::from(*byte)));
+        let at = Millis::new(u64::from_be_bytes(reader.array("time")?));
         let flags = reader.byte("flags")?;
         limit("flags", flags.into(), (CLEARS | RECORDS | FORGETS).into())?;
         let clear = match flags & CLEARS {
@@ -171,7 +170,7 @@ impl Effect {
 /// Returns the revision of the user row that the first change sets.
 fn written_by(changes: &[RowChange]) -> Option<Revision> {
     let first = changes.first().filter(|change| change.key.first() == Some(&KIND_VALUE))?;
-    first.value.as_ref().and_then(|row| decode_value(row).ok()).map(|(_, revision)| revision)
+    first.value.as_ref().and_then(|row| revision_of(row))
 }
 
 /// Refuses a key without a kind, or of a client's row, in an entry of so many bytes.
@@ -190,7 +189,7 @@ fn pair_bytes(first: &[u8], second: Option<&Bytes>) -> usize {
 }
 
 /// Writes a field, and another one that may be missing.
-fn put_pair(out: &mut BytesMut, first: &[u8], second: Option<&Bytes>) {
+fn put_pair(out: &mut Vec<u8>, first: &[u8], second: Option<&Bytes>) {
     put_number(out, first.len() as u64);
     out.put_slice(first);
     match second {
@@ -235,17 +234,20 @@ impl ByteReader<'_> {
         Ok(taken)
     }
 
+    /// Reads a field of fixed length, without sharing its memory.
+    fn array<const BYTES: usize>(&mut self, what: &'static str) -> Result<[u8; BYTES], EffectError> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let array = rest.first_chunk().ok_or(EffectError::Short { bytes: self.bytes.len(), what })?;
+        self.at += BYTES;
+        Ok(*array)
+    }
+
     fn byte(&mut self, what: &'static str) -> Result<u8, EffectError> {
-        let byte = self.bytes.get(self.at).ok_or(EffectError::Short { bytes: self.bytes.len(), what })?;
-        self.at += 1;
-        Ok(*byte)
+        self.array(what).map(|[byte]| byte)
     }
 
     fn client(&mut self) -> Result<ClientId, EffectError> {
-        let client = self.take(CLIENT_BYTES, "client")?;
-        let client =
-            client.first_chunk::<16>().ok_or(EffectError::Short { bytes: self.bytes.len(), what: "client" })?;
-        Ok(ClientId::new(Uuid::from_bytes(*client)))
+        self.array("client").map(|client| ClientId::new(Uuid::from_bytes(client)))
     }
 
     fn clients(&mut self) -> Result<Vec<ClientId>, EffectError> {
