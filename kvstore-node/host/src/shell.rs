@@ -198,7 +198,7 @@ pub trait Shell: Sized {
     ///
     /// # Errors
     /// If it cannot be read.
-    fn row(&self, own: &mut Self::Own, placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError>;
+    fn row(&self, own: &mut Self::Own, placement: PlacementId, key: &[u8]) -> Result<Option<Bytes>, ViewError>;
     /// Drops cached rows: the engine's rows were replaced, or the copy no longer serves.
     fn forget_rows(&self, own: &mut Self::Own);
     /// Reads entries of the log, up to `bytes_max`; fewer or none if they are no longer there.

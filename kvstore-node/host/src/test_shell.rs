@@ -227,8 +227,8 @@ impl Shell for TestShell {
         self.looked();
         if self.reads_fail { &Refusing } else { &self.engine }
     }
-    fn row(&self, (): &mut (), placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
-        Ok(self.engine().get(placement, &key)?)
+    fn row(&self, (): &mut (), placement: PlacementId, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        Ok(self.engine().get(placement, key)?)
     }
     fn forget_rows(&self, (): &mut ()) {}
     fn read_log(&self, _: PlacementId, _: Seq, _: Seq, _: usize) -> Vec<Entry> {

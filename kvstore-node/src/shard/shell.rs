@@ -174,13 +174,13 @@ impl Shell for ShardShell {
         &*self.context.engine
     }
 
-    fn row(&self, kept: &mut KeptRows, placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
+    fn row(&self, kept: &mut KeptRows, placement: PlacementId, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
         let mut cache = self.cache.borrow_mut();
-        if let Some(found) = cache.get(kept, &key) {
+        if let Some(found) = cache.get(kept, key) {
             return Ok(found);
         }
-        let found = self.context.engine.get(placement, &key)?;
-        cache.put(kept, key, found.as_deref());
+        let found = self.context.engine.get(placement, key)?;
+        cache.put(kept, Bytes::copy_from_slice(key), found.as_deref());
         Ok(found)
     }
 

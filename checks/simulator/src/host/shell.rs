@@ -279,8 +279,8 @@ impl Shell for MachineShell {
         &self.disk.engine
     }
 
-    fn row(&self, (): &mut (), placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
-        Ok(self.disk.engine.get(placement, &key)?)
+    fn row(&self, (): &mut (), placement: PlacementId, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        Ok(self.disk.engine.get(placement, key)?)
     }
 
     fn forget_rows(&self, (): &mut ()) {}

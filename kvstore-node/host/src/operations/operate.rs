@@ -93,12 +93,13 @@ impl<S: Shell> Turn<S> {
 
     /// Returns the committed value of a key: from the memtable, the cached rows, or the engine.
     pub(crate) fn value(&self, local: &mut LocalCopy<S>, key: &[u8]) -> Result<Option<Stored>, ViewError> {
-        let key = row::value_key(key);
-        let row = match local.memtable.get(&key, Reader::Committed) {
-            Some(found) => found.cloned(),
-            None => self.shell.row(&mut local.own, local.placement, key)?,
-        };
-        Ok(row.map(|row| row::decode_stored(&row)).transpose()?)
+        row::with_value_key(key, |key| {
+            let row = match local.memtable.get(key, Reader::Committed) {
+                Some(found) => return Ok(found.map(row::decode_stored).transpose()?),
+                None => self.shell.row(&mut local.own, local.placement, key)?,
+            };
+            Ok(row.as_ref().map(row::decode_stored).transpose()?)
+        })
     }
 
     /// Continues reads after their round of confirmations.

@@ -12,6 +12,7 @@ use crate::mutant::Mutant;
 use crate::ranges::merged::Merged;
 use crate::rows::row::{
     EXPIRING_KEY, Outcome, decode_stored, encode_stored, encode_value, expiry_of, value_bounds, value_key,
+    with_value_key,
 };
 use crate::rows::view::{View, ViewError};
 use archon_types::limits::scan_bytes_max;
@@ -79,9 +80,8 @@ pub fn evaluate(
 ) -> Result<Evaluation, ViewError> {
     match request.op {
         Op::Get { key } => {
-            let row = value_key(key);
-            let found = Present::read(view, &row, at, limits)?;
-            let effect = found.expired.map(|_| Effect::new(at, vec![RowChange::remove(row)]));
+            let found = with_value_key(key, |row| Present::read(view, row, at, limits))?;
+            let effect = found.expired.map(|_| Effect::new(at, vec![RowChange::remove(value_key(key))]));
             Ok(Evaluation { effect, answer: Ok(Answer::Value(found.stored)), expired: found.expired })
         }
         Op::Scan { keys, order, limit } => scan(view, keys, (*order, *limit), at),

@@ -4,7 +4,7 @@ use super::effect::{Effect, RowChange};
 use super::evaluate::{Evaluation, Present, written};
 use crate::exactly_once::dedup::DedupLimits;
 use crate::mutant::Mutant;
-use crate::rows::row::{Outcome, encode_value, value_key};
+use crate::rows::row::{Outcome, encode_value, value_key, with_value_key};
 use crate::rows::view::{View, ViewError};
 use archon_types::transaction::within_bytes;
 use archon_types::{Answer, Change, ErrorDetail, ErrorKind, Expiry, ManyKeys, Millis, Revision, Transaction};
@@ -23,7 +23,7 @@ pub(super) fn get_many(
     let mut values = Vec::with_capacity(many.keys().len());
     let (mut bytes, mut read, mut expired) = (many.bytes(), Read::default(), None);
     for key in many.keys() {
-        let found = Present::read(view, &value_key(key), at, limits)?;
+        let found = with_value_key(key, |row| Present::read(view, row, at, limits))?;
         if let Err(refusal) = read.count(&found) {
             return Ok(Evaluation::refused(refusal));
         }

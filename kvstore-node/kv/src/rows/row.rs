@@ -46,6 +46,9 @@ pub const POSITION_KEY: &[u8] = &[KIND_META, b'p'];
 /// Bytes of the key of a client's row.
 pub const CLIENT_KEY_BYTES: usize = 17;
 
+/// Bytes of the longest user key that look-ups copy to the stack.
+const SHORT_KEY_BYTES: usize = 63;
+
 const FORMAT: u8 = 1;
 /// Format of a value with an expiry.
 const EXPIRING: u8 = 2;
@@ -80,6 +83,18 @@ pub fn value_key(key: &[u8]) -> Bytes {
     row.push(KIND_VALUE);
     row.extend_from_slice(key);
     Bytes::from(row)
+}
+
+/// Calls `look_up` with the row key of a user key. The key is built on the stack, unless it is long.
+pub fn with_value_key<T>(key: &[u8], look_up: impl FnOnce(&[u8]) -> T) -> T {
+    let mut row = [KIND_VALUE; 1 + SHORT_KEY_BYTES];
+    match row.get_mut(1..=key.len()) {
+        Some(place) => {
+            place.copy_from_slice(key);
+            look_up(&row[..=key.len()])
+        }
+        None => look_up(&value_key(key)),
+    }
 }
 
 /// Encodes a stored value with its revision as a row.
@@ -328,6 +343,14 @@ impl Outcome {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn look_up_key_equals_row_key_at_any_length() {
+        for length in [0, 1, SHORT_KEY_BYTES - 1, SHORT_KEY_BYTES, SHORT_KEY_BYTES + 1, 1_024] {
+            let key = vec![0xFE; length];
+            assert_eq!(with_value_key(&key, <[u8]>::to_vec), value_key(&key), "{length} bytes");
+        }
+    }
 
     #[test]
     fn rows_round_trip() {

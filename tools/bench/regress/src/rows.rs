@@ -78,8 +78,8 @@ pub(crate) fn read_rows(count: u64) -> u64 {
         }
         for tagged in arrived(packer) {
             let Op::Get { key } = &tagged.op else { continue };
-            let Some(found) = leader.memtable.get(&row::value_key(key), Reader::Committed) else { continue };
-            let value = found.and_then(|row| row::decode_value(row).ok());
+            let found = row::with_value_key(key, |key| leader.memtable.get(key, Reader::Committed));
+            let value = found.flatten().and_then(|row| row::decode_value(row).ok());
             sum += value.map_or(0, |(value, _)| if value == VALUE { tagged.tag } else { 0 });
         }
     }
