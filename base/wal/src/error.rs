@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use crate::batch::{Done, StreamId, WalBatch};
 
@@ -148,7 +149,7 @@ pub struct WalFull {
     /// The reason: [`WalError::QueueFull`], [`WalError::BatchTooLarge`] or [`WalError::Closed`].
     pub reason: Box<WalError>,
     /// The unchanged batch.
-    pub batch: WalBatch,
+    pub batch: Arc<WalBatch>,
     /// The callback.
     pub done: Done,
 }

@@ -1,6 +1,7 @@
 //! The bounded queue between callers and the writer.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -30,7 +31,7 @@ struct State {
 }
 
 pub(crate) struct Item {
-    pub(crate) batch: WalBatch,
+    pub(crate) batch: Arc<WalBatch>,
     pub(crate) done: Done,
 }
 
@@ -45,7 +46,7 @@ pub(crate) struct Turn {
 impl Queue {
     pub(crate) fn push(
         &self,
-        batch: WalBatch,
+        batch: Arc<WalBatch>,
         done: Done,
         batch_bytes_max: usize,
         queue_bytes_max: usize,
@@ -63,7 +64,7 @@ impl Queue {
     /// to write it itself.
     pub(crate) fn pass(
         &self,
-        batch: WalBatch,
+        batch: Arc<WalBatch>,
         done: Done,
         batch_bytes_max: usize,
         queue_bytes_max: usize,
@@ -76,7 +77,7 @@ impl Queue {
     /// Queues the batch if the limits allow it.
     fn admit(
         &self,
-        batch: WalBatch,
+        batch: Arc<WalBatch>,
         done: Done,
         batch_bytes_max: usize,
         queue_bytes_max: usize,

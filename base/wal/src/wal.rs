@@ -168,15 +168,16 @@ impl Wal {
 
     /// Queues a batch and returns at once. `done` runs on the writing thread, in the order of the appends, once the
     /// batch is durable or with the reason why it was not written: [`WalError::Sequence`],
-    /// [`WalError::StreamDamaged`], [`WalError::NoSpace`], [`WalError::Closed`].
+    /// [`WalError::StreamDamaged`], [`WalError::NoSpace`], [`WalError::Closed`]. A caller that may have to repeat the batch
+    /// keeps an `Arc` of it.
     ///
     /// # Errors
     /// [`WalFull`] if the queue is full, the batch too large or the log closed; it returns the batch and `done`,
     /// which is not called.
-    pub fn append(&self, batch: WalBatch, done: Done) -> Result<(), WalFull> {
+    pub fn append(&self, batch: impl Into<Arc<WalBatch>>, done: Done) -> Result<(), WalFull> {
         let shared = &self.handle.shared;
         let config = &shared.config;
-        shared.queue.push(batch, done, config.batch_bytes_max(), config.queue_bytes_max)
+        shared.queue.push(batch.into(), done, config.batch_bytes_max(), config.queue_bytes_max)
     }
 
     /// As [`append`](Wal::append), but if the writer is idle and the queue empty, the batch is made durable on this
@@ -185,7 +186,8 @@ impl Wal {
     ///
     /// # Errors
     /// As [`append`](Wal::append).
-    pub fn append_here(&self, batch: WalBatch, done: Done) -> Result<bool, WalFull> {
+    pub fn append_here(&self, batch: impl Into<Arc<WalBatch>>, done: Done) -> Result<bool, WalFull> {
+        let batch = batch.into();
         let Handle { shared, writer, .. } = &*self.handle;
         let Some(mut held) = writer.try_lock() else { return self.append(batch, done).map(|()| false) };
         let Some(writer) = held.as_mut().filter(|writer| writer.fits(batch.bytes())) else {

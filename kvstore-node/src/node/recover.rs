@@ -339,7 +339,7 @@ mod tests {
             store::put_entry(
                 &mut batch,
                 placement,
-                &archon_replica::Entry { at: at(seq), bytes: effect.encode().unwrap() },
+                archon_replica::Entry { at: at(seq), bytes: effect.encode().unwrap() },
             );
         }
         store::put_position(&mut batch, placement, store::META_COMMIT, at(ENTRIES - 2));
@@ -373,7 +373,7 @@ mod tests {
         let at = Position::new(Epoch::new(1), Seq::new(1));
         let effect = Effect::new(Millis::new(1), vec![RowChange::set(row::value_key(b"k"), Bytes::from_static(b"v"))]);
         store::put_epoch(&mut batch, placement, at.epoch);
-        store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes: effect.encode().unwrap() });
+        store::put_entry(&mut batch, placement, archon_replica::Entry { at, bytes: effect.encode().unwrap() });
         store::put_position(&mut batch, placement, store::META_COMPLETE, at);
         let (done, wait) = mpsc::channel();
         wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
@@ -415,7 +415,7 @@ mod tests {
         store::put_epoch(&mut batch, placement, Epoch::new(1));
         for (seq, bytes) in (1..).zip([read.clone(), newer, read]) {
             let at = Position::new(Epoch::new(1), Seq::new(seq));
-            store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes });
+            store::put_entry(&mut batch, placement, archon_replica::Entry { at, bytes });
         }
         let (done, wait) = mpsc::channel();
         wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
@@ -456,7 +456,7 @@ mod tests {
         store::put_epoch(&mut batch, placement, Epoch::new(1));
         let at = Position::new(Epoch::new(1), Seq::new(1));
         let bytes = unbounded_entry(CHANGES);
-        store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes });
+        store::put_entry(&mut batch, placement, archon_replica::Entry { at, bytes });
         let (done, wait) = mpsc::channel();
         wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
         wait.recv().unwrap().unwrap();

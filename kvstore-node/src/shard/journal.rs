@@ -6,6 +6,7 @@ use archon_host::{Completes, LogWrite};
 use archon_types::{PartitionId, PlacementId};
 use archon_wal::{Wal, WalBatch, WalError, WalFull};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Batches that may be in flight or waiting; beyond, the shard accepts no new work.
@@ -40,7 +41,8 @@ struct Entry {
     number: u64,
     /// Beginning of its turn.
     turn: Instant,
-    batch: WalBatch,
+    /// Shared with the log, which drops it once it is written.
+    batch: Arc<WalBatch>,
     completes: Completes,
     state: State,
     /// Holds an epoch, which must reach the disk even if it is full.
@@ -48,7 +50,7 @@ struct Entry {
 }
 
 /// Callback for the log's result of a batch, with the batch number.
-pub(super) type Notify = std::sync::Arc<dyn Fn(u64, Result<(), WalError>) + Send + Sync>;
+pub(super) type Notify = Arc<dyn Fn(u64, Result<(), WalError>) + Send + Sync>;
 
 /// The journal.
 pub(super) struct Journal {
@@ -133,7 +135,7 @@ impl Journal {
             }
             LogWrite::Entries(entries) => {
                 self.has_data = true;
-                entries.iter().for_each(|entry| store::put_entry(batch, placement, entry));
+                entries.into_iter().for_each(|entry| store::put_entry(batch, placement, entry));
             }
             LogWrite::Cut { after } => {
                 batch.cut(store::stream(placement), after.get());
@@ -180,6 +182,7 @@ impl Journal {
         batch.ordered(self.producer, self.next);
         let completes = std::mem::take(&mut self.completes);
         let has_epoch = std::mem::take(&mut self.has_epoch);
+        let batch = Arc::new(batch);
         let entry = Entry { number: self.next, turn: self.turn, batch, completes, state: State::Unsent, has_epoch };
         self.next += 1;
         self.waiting.push_back(entry);
@@ -266,14 +269,14 @@ impl Journal {
         });
         if let Some(last) = last {
             for entry in self.waiting.iter_mut().take(last + 1) {
-                entry.batch.urgent();
+                Arc::make_mut(&mut entry.batch).urgent();
             }
         }
         for entry in self.waiting.iter_mut().filter(|entry| entry.state == State::Unsent) {
             let (notify, number) = (self.notify.clone(), entry.number);
             let done = Box::new(move |result| notify(number, result));
-            // A copy is kept for a retry; entries share their memory.
-            let batch = entry.batch.clone();
+            // Kept for a retry.
+            let batch = Arc::clone(&entry.batch);
             let appended = if here && self.away == 0 && batch.bytes() <= HERE_BYTES_MAX {
                 let began = Instant::now();
                 let appended = self.wal.append_here(batch, done);

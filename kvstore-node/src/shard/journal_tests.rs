@@ -5,7 +5,7 @@ use archon_types::{Seq, TableId};
 use archon_wal::disk::{FaultDisk, MemoryDisk};
 use archon_wal::{StreamId, WalConfig};
 use bytes::Bytes;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
 fn token(journal: &mut Journal, token: u64) {
     journal.completes.tokens.push((PlacementId::new(1), token));

@@ -38,9 +38,9 @@ pub(crate) const fn placement(stream: StreamId) -> PlacementId {
 }
 
 /// Writes an entry: its epoch, then the bytes that every replica carries unchanged.
-pub(crate) fn put_entry(batch: &mut WalBatch, placement: PlacementId, entry: &Entry) {
+pub(crate) fn put_entry(batch: &mut WalBatch, placement: PlacementId, entry: Entry) {
     let epoch = entry.at.epoch.get().to_be_bytes();
-    batch.put_headed(stream(placement), entry.at.seq.get(), epoch, entry.bytes.clone());
+    batch.put_headed(stream(placement), entry.at.seq.get(), epoch, entry.bytes);
 }
 
 /// Reads an entry from a record of the log.

@@ -153,7 +153,7 @@ fn full_queue_returns_the_batch() {
     batch.put(ONE, 1, Bytes::from(vec![0; 5000]));
     let full = wal.append(batch.clone(), Box::new(|_| ())).unwrap_err();
     assert!(matches!(*full.reason, WalError::BatchTooLarge { .. }), "{full}");
-    assert_eq!(full.batch, batch);
+    assert_eq!(*full.batch, batch);
 
     // A callback holds the writer, so the queue fills.
     let (release, held) = mpsc::channel::<()>();

@@ -120,7 +120,8 @@ impl LogStore {
     }
 
     /// Puts a batch on the queue, waiting for space.
-    async fn enqueue(&self, mut batch: WalBatch, mut done: Done) -> io::Result<()> {
+    async fn enqueue(&self, batch: WalBatch, mut done: Done) -> io::Result<()> {
+        let mut batch = Arc::new(batch);
         loop {
             match self.wal.append(batch, done) {
                 Ok(()) => return Ok(()),
