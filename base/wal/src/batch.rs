@@ -5,7 +5,13 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::error::WalError;
-use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES, padded};
+use crate::format::{DATA_BYTES_BITS, FRAME_HEADER_BYTES, OP_HEADER_BYTES, padded};
+use crate::number::number_bytes;
+
+/// Longest small value of a stream, in bytes.
+pub const META_BYTES_MAX: usize = 64 * 1024;
+// A step of a snapshot has all metas of a stream, which are few: 8,190 of the longest would fit.
+const _: () = assert!(8_190 * (META_BYTES_MAX + 8) < 1 << DATA_BYTES_BITS);
 
 /// Number of a stream in a log, chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,8 +33,8 @@ pub(crate) enum Op {
     Put {
         stream: u64,
         seq: u64,
-        /// Precedes `data`.
-        head: Option<[u8; 8]>,
+        /// Precedes `data`, in the encoding of [`crate::number`].
+        number: Option<u64>,
         data: Bytes,
     },
     /// Removes records from number `from` on.
@@ -64,7 +70,7 @@ impl Op {
 
     fn data_bytes(&self) -> usize {
         match self {
-            Op::Put { head, data, .. } => head.map_or(0, |head| head.len()) + data.len(),
+            Op::Put { number, data, .. } => number.map_or(0, number_bytes) + data.len(),
             Op::Meta { data, .. } => data.len(),
             Op::Cut { .. } | Op::Drop { .. } | Op::Trim { .. } => 0,
         }
@@ -91,12 +97,13 @@ impl WalBatch {
     /// Adds a record. `seq` must be the stream's last number + 1; an empty stream accepts any number above its trim
     /// mark. `u64::MAX` is not a valid number.
     pub fn put(&mut self, stream: StreamId, seq: u64, data: Bytes) -> &mut WalBatch {
-        self.push(Op::Put { stream: stream.0, seq, head: None, data })
+        self.push(Op::Put { stream: stream.0, seq, number: None, data })
     }
 
-    /// Adds a record of `head` and `data`, like [`WalBatch::put`] of both joined, without joining them first.
-    pub fn put_headed(&mut self, stream: StreamId, seq: u64, head: [u8; 8], data: Bytes) -> &mut WalBatch {
-        self.push(Op::Put { stream: stream.0, seq, head: Some(head), data })
+    /// Adds a record of `number`, which takes 1 to 10 bytes, and `data`, without joining them first.
+    /// [`split_number`](crate::split_number) separates them.
+    pub fn put_numbered(&mut self, stream: StreamId, seq: u64, number: u64, data: Bytes) -> &mut WalBatch {
+        self.push(Op::Put { stream: stream.0, seq, number: Some(number), data })
     }
 
     /// Removes the stream's records above `after_seq`; those up to and including it stay.
@@ -117,7 +124,7 @@ impl WalBatch {
     }
 
     /// Sets a small value of the stream, which trims do not affect; an empty `data` deletes it. Metas are copied into
-    /// every segment, so they should be small and few.
+    /// every segment, so they should be few, and a batch with one of more than [`META_BYTES_MAX`] bytes is refused.
     pub fn meta(&mut self, stream: StreamId, key: u32, data: Bytes) -> &mut WalBatch {
         self.push(Op::Meta { stream: stream.0, key, data })
     }

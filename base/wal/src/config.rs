@@ -1,7 +1,7 @@
 //! Configuration of the log, with defaults and limits.
 
 use crate::error::WalError;
-use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES};
+use crate::format::{DATA_BYTES_BITS, FRAME_HEADER_BYTES, OP_HEADER_BYTES};
 use crate::relocate::RelocationLimits;
 use crate::segment_pool::RESERVE;
 
@@ -11,6 +11,8 @@ pub const SEGMENT_BYTES_MIN: u64 = 4 * 1024;
 pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Maximum queue size, and thus maximum size of one batch.
 pub const QUEUE_BYTES_MAX: usize = 512 * 1024 * 1024;
+// The longest batch is shorter than the queue, so the data of each of its steps fits.
+const _: () = assert!(QUEUE_BYTES_MAX <= 1 << DATA_BYTES_BITS);
 
 /// Memory and disk use of a [`Wal`](crate::Wal).
 #[derive(Debug, Clone, PartialEq, Eq)]

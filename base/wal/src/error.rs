@@ -106,6 +106,18 @@ pub enum WalError {
         /// Largest size accepted.
         max: usize,
     },
+    /// A small value of a stream is not small.
+    #[error("meta {key} of stream {stream} has {bytes} bytes, the limit is {max}: put it as a record")]
+    MetaTooLarge {
+        /// The stream.
+        stream: StreamId,
+        /// Key of the value.
+        key: u32,
+        /// Bytes of the value.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The queue is full; retry when pending appends have finished.
     #[error("wal queue is full ({bytes} of {max} bytes): try again when appends have finished")]
     QueueFull {
@@ -137,6 +149,7 @@ impl WalError {
             | WalError::StreamDamaged { .. }
             | WalError::Missing { .. }
             | WalError::BatchTooLarge { .. }
+            | WalError::MetaTooLarge { .. }
             | WalError::Closed
             | WalError::CloseTimeout { .. } => false,
         }

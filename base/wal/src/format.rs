@@ -4,10 +4,11 @@
 //! segment  = header (64 bytes) · snapshot frame · batch frame*     zeros or stale bytes follow
 //! frame    = magic u32 · crc u32 · payload bytes u32 · group u32 · batch u64 · generation u32 · chain u32 · payload
 //! payload  = step* · zeros to a multiple of 8
-//! step     = kind u32 · stream u64 · prev u64 · arg u64 · data bytes u32 · data crc u32 · header sum u32 · data
+//! step     = kind and data bytes u32 · stream u64 · prev u64 · arg u64 · data crc u32 · header sum u32 · data
 //! ```
 //!
-//! All integers are little endian, all checksums CRC32C.
+//! All integers are little endian, all checksums CRC32C. A step has its kind in the high 3 bits of its first field, and
+//! the bytes of its data in the other 29.
 //!
 //! * A frame is one batch, so a batch is whole or absent.
 //! * A frame's checksum also covers the segment's generation and salt and the frame's own offset: earlier content of
@@ -25,12 +26,12 @@
 use crc32c::{crc32c, crc32c_append};
 
 /// Format of segment files that this program reads and writes.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"ARCHWAL\n";
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 pub(crate) const FRAME_HEADER_BYTES: usize = 32;
-pub(crate) const OP_HEADER_BYTES: usize = 40;
+pub(crate) const OP_HEADER_BYTES: usize = 36;
 pub(crate) const BATCH_MAGIC: u32 = 0x4241_5721;
 pub(crate) const SNAPSHOT_MAGIC: u32 = 0x534e_4121;
 
@@ -40,6 +41,11 @@ pub(crate) const KIND_META: u32 = 3;
 pub(crate) const KIND_DROP: u32 = 4;
 pub(crate) const KIND_TRIM: u32 = 5;
 pub(crate) const KIND_STREAM: u32 = 6;
+
+/// Bits of a step's first field that hold the bytes of its data. The kind is above them.
+pub(crate) const DATA_BYTES_BITS: u32 = 29;
+/// Offset of the checksum in a step's header.
+const SUM_AT: usize = 32;
 
 /// Frames begin at multiples of eight, which speeds up the search behind a damaged one.
 pub(crate) const fn padded(bytes: usize) -> usize {
@@ -202,18 +208,30 @@ impl Step {
     /// Reads and checks only the header.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Step> {
         let header = bytes.get(..OP_HEADER_BYTES)?;
-        if u32_at(header, 36)? != masked(crc32c(&header[..36])) {
+        if u32_at(header, SUM_AT)? != masked(crc32c(&header[..SUM_AT])) {
             return None;
         }
+        let (kind, data_bytes) = read_first_field(u32_at(header, 0)?);
         Some(Step {
-            kind: u32_at(header, 0)?,
+            kind,
             stream: u64_at(header, 4)?,
             prev: u64_at(header, 12)?,
             arg: u64_at(header, 20)?,
-            data_bytes: u32_at(header, 28)? as usize,
-            data_crc: u32_at(header, 32)?,
+            data_bytes,
+            data_crc: u32_at(header, 28)?,
         })
     }
+}
+
+/// Returns the first field of a step.
+fn first_field(kind: u32, data_bytes: usize) -> u32 {
+    debug_assert!(data_bytes >> DATA_BYTES_BITS == 0, "batches and metas are bounded");
+    kind << DATA_BYTES_BITS | data_bytes as u32
+}
+
+/// Returns the kind of a step and the bytes of its data.
+const fn read_first_field(field: u32) -> (u32, usize) {
+    (field >> DATA_BYTES_BITS, (field & ((1 << DATA_BYTES_BITS) - 1)) as usize)
 }
 
 /// Appends one step to a frame's payload and returns its offset in `buffer`.
@@ -230,14 +248,13 @@ pub(crate) fn push_headed_step(
 ) -> usize {
     let start = buffer.len();
     let mut header = [0u8; OP_HEADER_BYTES];
-    header[0..4].copy_from_slice(&kind.to_le_bytes());
+    header[0..4].copy_from_slice(&first_field(kind, head.len() + data.len()).to_le_bytes());
     header[4..12].copy_from_slice(&stream.to_le_bytes());
     header[12..20].copy_from_slice(&prev.to_le_bytes());
     header[20..28].copy_from_slice(&arg.to_le_bytes());
-    header[28..32].copy_from_slice(&((head.len() + data.len()) as u32).to_le_bytes());
-    header[32..36].copy_from_slice(&crc32c_append(crc32c(head), data).to_le_bytes());
-    let sum = masked(crc32c(&header[..36]));
-    header[36..40].copy_from_slice(&sum.to_le_bytes());
+    header[28..32].copy_from_slice(&crc32c_append(crc32c(head), data).to_le_bytes());
+    let sum = masked(crc32c(&header[..SUM_AT]));
+    header[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
     buffer.extend_from_slice(&header);
     buffer.extend_from_slice(head);
     buffer.extend_from_slice(data);
@@ -313,6 +330,30 @@ mod tests {
             let crc = crc32c(&bytes[..60]);
             bytes[60..64].copy_from_slice(&crc.to_le_bytes());
             assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Format(format)));
+        }
+    }
+
+    #[test]
+    fn step_has_its_documented_layout() {
+        let mut bytes = Vec::new();
+        push_headed_step(&mut bytes, (KIND_TRIM, 0x0102, 7, 9), b"he", b"llo");
+        let expected = [
+            &[5, 0, 0, 5 << 5][..],
+            &[2, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+            &crc32c(b"hello").to_le_bytes(),
+        ];
+        assert_eq!((FORMAT, bytes.len(), &bytes[..32], &bytes[36..]), (3, 41, &expected.concat()[..], &b"hello"[..]));
+        let step = Step::decode(&bytes).unwrap();
+        assert_eq!((step.kind, step.stream, step.prev, step.arg, step.data_bytes), (KIND_TRIM, 0x0102, 7, 9, 5));
+    }
+
+    #[test]
+    fn first_field_holds_every_kind_and_length() {
+        assert_eq!(first_field(KIND_STREAM, 0x1fff_ffff), 0xdfff_ffff);
+        for kind in 0..8 {
+            for bytes in [0, 1, (1 << 29) - 1] {
+                assert_eq!(read_first_field(first_field(kind, bytes)), (kind, bytes));
+            }
         }
     }
 

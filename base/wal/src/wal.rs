@@ -214,7 +214,7 @@ impl Wal {
         receiver.recv().unwrap_or(Err(WalError::Closed))
     }
 
-    /// Returns durable records from `from_seq` on, in order and without a gap: up to `bytes_max` bytes, including 40
+    /// Returns durable records from `from_seq` on, in order and without a gap: up to `bytes_max` bytes, including 36
     /// bytes of overhead per record, but at least one if it exists; none if `from_seq` is beyond the last one or the
     /// stream does not exist. Each is verified by its checksum. The records of one call may share memory.
     ///

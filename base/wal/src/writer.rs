@@ -12,7 +12,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
-use crate::batch::{Done, Op, StreamId, WalBatch};
+use crate::batch::{Done, META_BYTES_MAX, Op, StreamId, WalBatch};
 use crate::blocks::Blocks;
 use crate::config::WalConfig;
 use crate::disk::Disk;
@@ -23,6 +23,7 @@ use crate::format::{
 };
 use crate::index::{Change, Index, Location, SegmentEntry};
 use crate::mark::Mark;
+use crate::number::EncodedNumber;
 use crate::progress::Counters;
 use crate::queue::{Item, Queue, Turn};
 use crate::segment::{ActivateError, Active, Beginning, activate};
@@ -239,6 +240,12 @@ impl Writer {
         self.scratch.clear();
         for op in &batch.ops {
             let stream = op.stream();
+            if let Op::Meta { key, data, .. } = op
+                && data.len() > META_BYTES_MAX
+            {
+                let (stream, bytes, max) = (StreamId(stream), data.len(), META_BYTES_MAX);
+                return Err(WalError::MetaTooLarge { stream, key: *key, bytes, max });
+            }
             let tail =
                 self.scratch.entry(stream).or_insert_with(|| self.accepted.get(&stream).map(|accepted| accepted.tail));
             step(tail, op).map_err(|refusal| refused(op, refusal))?;
@@ -265,8 +272,9 @@ impl Writer {
             let applied = step(&mut tail, op);
             debug_assert!(applied.is_ok(), "the batch was checked before");
             let change = match op {
-                Op::Put { seq, head, data, .. } => {
-                    let head = head.as_ref().map_or(&[][..], |head| head);
+                Op::Put { seq, number, data, .. } => {
+                    let head = number.map(EncodedNumber::new);
+                    let head = head.as_ref().map_or(&[][..], EncodedNumber::bytes);
                     let at = push_headed_step(buffer, (KIND_PUT, stream, prev, *seq), head, data);
                     let offset = group + (at - first) as u32;
                     let location = Location { segment, offset, data_bytes: (head.len() + data.len()) as u32 };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{LIMIT, put};
 use archon_testkit::wait_for;
 use archon_wal::disk::MemoryDisk;
-use archon_wal::{Bounds, StreamId, Wal, WalBatch, WalConfig, WalError};
+use archon_wal::{Bounds, META_BYTES_MAX, StreamId, Wal, WalBatch, WalConfig, WalError, split_number};
 use bytes::Bytes;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -321,22 +321,37 @@ fn directory_is_created_with_its_parents() {
 }
 
 #[test]
+fn meta_beyond_its_limit_is_refused() {
+    let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), WalConfig::default()).unwrap();
+    let of = |bytes: usize| {
+        let mut batch = WalBatch::new();
+        batch.meta(ONE, 3, Bytes::from(vec![7; bytes]));
+        batch
+    };
+    wal.append_wait(of(META_BYTES_MAX)).unwrap();
+    let refused = wal.append_wait(of(META_BYTES_MAX + 1)).unwrap_err();
+    assert!(matches!(refused, WalError::MetaTooLarge { stream: ONE, key: 3, .. }), "{refused}");
+    assert_eq!(wal.meta(ONE, 3).map(|held| held.len()), Some(META_BYTES_MAX));
+}
+
+#[test]
 fn record_in_two_pieces_is_stored_joined() {
     let disk = Arc::new(MemoryDisk::new());
     let (wal, _) = Wal::open_on(disk.clone(), small()).unwrap();
     let mut batch = WalBatch::new();
-    batch.put_headed(ONE, 1, *b"headhead", Bytes::from_static(b"data"));
-    batch.put_headed(ONE, 2, *b"headonly", Bytes::new());
+    batch.put_numbered(ONE, 1, 300, Bytes::from_static(b"data"));
+    batch.put_numbered(ONE, 2, 7, Bytes::new());
     let mut joined = WalBatch::new();
-    joined.put(ONE, 3, Bytes::from_static(b"headheaddata")).put(ONE, 4, Bytes::from_static(b"headonly"));
+    joined.put(ONE, 3, Bytes::from_static(b"\xac\x02data")).put(ONE, 4, Bytes::from_static(b"\x07"));
     assert_eq!(batch.bytes(), joined.bytes());
     wal.append_wait(batch).unwrap();
     wal.append_wait(joined).unwrap();
     let stored = |wal: &Wal| -> Vec<Bytes> {
         wal.read(ONE, 1, usize::MAX).unwrap().into_iter().map(|record| record.data).collect()
     };
-    let right = [&b"headheaddata"[..], b"headonly", b"headheaddata", b"headonly"];
+    let right = [&b"\xac\x02data"[..], b"\x07", b"\xac\x02data", b"\x07"];
     assert_eq!(stored(&wal), right);
+    assert_eq!(split_number(&stored(&wal)[0]), Some((300, Bytes::from_static(b"data"))));
     wal.close(TIMEOUT).unwrap();
     assert_eq!(stored(&Wal::open_on(disk, small()).unwrap().0), right, "after a restart");
 }

@@ -48,8 +48,8 @@ fn flipped_bit_is_located_and_damages_only_its_stream() {
 
     let (wal, recovered) = open(&disk);
     let [damage] = recovered.damaged.as_slice() else { panic!("{:?}", recovered.damaged) };
-    // A frame header of 32 bytes and a step header of 40 precede the data.
-    assert_eq!((damage.segment, damage.offset), (1, at as u64 - 72));
+    // A frame header of 32 bytes and a step header of 36 precede the data.
+    assert_eq!((damage.segment, damage.offset), (1, at as u64 - 68));
     assert_eq!((damage.streams.as_slice(), damage.streams_known), (&[StreamId(1)][..], true));
     assert_eq!(recovered.damaged_streams().into_iter().collect::<Vec<_>>(), [StreamId(1)]);
     assert_eq!(read_all(&wal, 2).unwrap().len(), 3);
@@ -108,7 +108,7 @@ fn torn_tail_is_cut_without_damage_report() {
 
 #[test]
 fn decayed_acknowledged_write_is_reported_not_cut() {
-    let places = [(0, true), (7, true), (-40, false), (-72 + 16, false), (-72, false)];
+    let places = [(0, true), (7, true), (-36, false), (-68 + 16, false), (-68, false)];
     for ((at, named), block_bytes) in places.into_iter().flat_map(|place| BLOCK_BYTES.map(|bytes| (place, bytes))) {
         let disk = MemoryDisk::with_block_bytes(block_bytes);
         let (wal, _) = open(&disk);
@@ -349,7 +349,7 @@ fn record_decayed_under_open_log_is_not_served() {
     let (name, at) = find(&disk, b"entry-2");
     disk.decay(&name, at, |byte| !byte);
     match wal.read(StreamId(1), 2, 100) {
-        Err(WalError::Corrupt { segment: 1, offset, .. }) => assert_eq!(offset, at as u64 - 40),
+        Err(WalError::Corrupt { segment: 1, offset, .. }) => assert_eq!(offset, at as u64 - 36),
         other => panic!("{other:?}"),
     }
     assert_eq!(wal.read(StreamId(1), 1, 1).unwrap().len(), 1);

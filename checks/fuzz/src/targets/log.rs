@@ -115,18 +115,18 @@ fn fix_checksums(input: &mut [u8]) {
     }
 }
 
-/// kind, stream, prev, arg: 28 bytes; data bytes, data checksum, masked header checksum: 4 each; data.
+/// Kind (3 bits) and data bytes (29): 4 bytes; stream, prev, arg: 8 each; data checksum, masked header checksum: 4 each; data.
 fn fix_steps_checksums(payload: &mut [u8]) {
     let mut at = 0;
-    while at + 40 <= payload.len() {
-        let bytes =
-            u32::from_le_bytes([payload[at + 28], payload[at + 29], payload[at + 30], payload[at + 31]]) as usize;
-        let Some(data) = payload.get(at + 40..(at + 40).saturating_add(bytes)) else { return };
+    while at + 36 <= payload.len() {
+        let first = u32::from_le_bytes([payload[at], payload[at + 1], payload[at + 2], payload[at + 3]]);
+        let bytes = (first & 0x1fff_ffff) as usize;
+        let Some(data) = payload.get(at + 36..(at + 36).saturating_add(bytes)) else { return };
         let sum = crc32c::crc32c(data);
+        payload[at + 28..at + 32].copy_from_slice(&sum.to_le_bytes());
+        let sum = crc32c::crc32c(&payload[at..at + 32]).rotate_right(15).wrapping_add(0xa282_ead8);
         payload[at + 32..at + 36].copy_from_slice(&sum.to_le_bytes());
-        let sum = crc32c::crc32c(&payload[at..at + 36]).rotate_right(15).wrapping_add(0xa282_ead8);
-        payload[at + 36..at + 40].copy_from_slice(&sum.to_le_bytes());
-        at += 40 + bytes;
+        at += 36 + bytes;
     }
 }
 

@@ -80,8 +80,7 @@ fn log_records() -> Vec<Vec<u8>> {
     position.extend_from_slice(&[0; 16]);
     let mut epoch = vec![b'e'];
     epoch.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 5]);
-    let mut entry = vec![b'n'];
-    entry.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 5]);
+    let mut entry = vec![b'n', 5];
     entry.extend_from_slice(b"an effect");
     vec![partition, position, epoch, entry]
 }
