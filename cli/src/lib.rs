@@ -32,6 +32,7 @@ mod wanted;
 
 use args::{Cli, Connection, KvArgs, KvVerb, NodeArgs, QuorumSnapshotVerb, QuorumVerb, Verb};
 use exit::{Exit, Failure};
+use kv::{KeyForm, ScanKeys};
 use output::{Format, Output};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -181,51 +182,55 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
 }
 
 async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure> {
-    let KvArgs { table, via, verb } = args;
-    let output = Output::new(connection.output);
-    // Input is checked before any request.
-    match &verb {
-        KvVerb::Put { key, .. }
-        | KvVerb::Get { key, .. }
-        | KvVerb::Del { key }
-        | KvVerb::Cas { key, .. }
-        | KvVerb::Incr { key, .. } => kv::check_key(key)?,
-        KvVerb::Scan(args) => kv::check_scan(args)?,
-        KvVerb::Export(args) => kv::export::check(args, &output)?,
-        KvVerb::Import(args) => kv::import::check(args)?,
-        KvVerb::Batch { .. } => {}
-    }
+    let KvArgs { table, via, hex, verb } = args;
+    let (output, form) = (Output::new(connection.output), KeyForm::of(hex));
     let table = match &verb {
         KvVerb::Export(args) => args.of.clone(),
         KvVerb::Import(args) => args.into.clone(),
         _ => table,
     };
     let connect = connect::client(connection, &table, via.as_deref());
+    // Input is checked before any request.
     match verb {
         KvVerb::Put { key, value, ttl } => {
-            let value = kv::value_of(&value)?;
+            let (key, value) = (form.key(&key)?, kv::value_of(&value)?);
             kv::put(&key, value, ttl, &connect.await?, &output).await
         }
-        KvVerb::Get { key, stale: false, raw } => kv::get(&key, raw, &connect.await?, &output).await,
-        KvVerb::Get { key, stale: true, raw } => kv::get_stale(&key, raw, &connect.await?, &output).await,
-        KvVerb::Del { key } => kv::delete(&key, &connect.await?, &output).await,
+        KvVerb::Get { key, stale: false, raw } => kv::get(&form.key(&key)?, raw, &connect.await?, &output).await,
+        KvVerb::Get { key, stale: true, raw } => kv::get_stale(&form.key(&key)?, raw, &connect.await?, &output).await,
+        KvVerb::Del { key } => kv::delete(&form.key(&key)?, &connect.await?, &output).await,
         KvVerb::Cas { key, value, revision } => {
-            let value = kv::value_of(&value)?;
+            let (key, value) = (form.key(&key)?, kv::value_of(&value)?);
             kv::compare_and_set(&key, revision, value, &connect.await?, &output).await
         }
-        KvVerb::Incr { key, by } => kv::increment(&key, by, &connect.await?, &output).await,
+        KvVerb::Incr { key, by } => kv::increment(&form.key(&key)?, by, &connect.await?, &output).await,
         KvVerb::Batch { file, atomic: true } => {
-            let steps = kv::batch::read(file.as_deref())?;
+            let steps = kv::batch::read(file.as_deref(), form)?;
             kv::batch::check_atomic(&steps)?;
-            kv::batch::run_atomic(steps, &connect.await?, &output).await
+            kv::batch::run_atomic(steps, form, &connect.await?, &output).await
         }
         KvVerb::Batch { file, atomic: false } => {
-            let steps = kv::batch::read(file.as_deref())?;
-            kv::batch::run(steps, &connect.await?, &output).await
+            let steps = kv::batch::read(file.as_deref(), form)?;
+            kv::batch::run(steps, form, &connect.await?, &output).await
         }
-        KvVerb::Scan(args) => kv::scan(&args, &connect.await?, &output).await,
-        KvVerb::Export(args) => kv::export::run(&args, &connect.await?, &output).await,
-        KvVerb::Import(args) if args.dry_run => kv::import::dry_run(&args, &output).await,
-        KvVerb::Import(args) => kv::import::run(&args, &connect.await?, &output).await,
+        KvVerb::Scan(args) => {
+            let keys = ScanKeys::new(&args, form)?;
+            kv::scan(&args, &keys, &connect.await?, &output).await
+        }
+        KvVerb::Export(_) | KvVerb::Import(_) if hex => Err(Failure::usage(
+            "--hex is about keys on the command line; files of rows mark the keys that are not text",
+            "omit --hex",
+        )),
+        KvVerb::Export(args) => {
+            kv::export::check(&args, &output)?;
+            kv::export::run(&args, &connect.await?, &output).await
+        }
+        KvVerb::Import(args) => {
+            kv::import::check(&args)?;
+            match args.dry_run {
+                true => kv::import::dry_run(&args, &output).await,
+                false => kv::import::run(&args, &connect.await?, &output).await,
+            }
+        }
     }
 }

@@ -44,12 +44,12 @@ pub use admin::quorum::QuorumSnapshot;
 pub use archon_documents as documents;
 pub use archon_documents::{
     AccessChanged, AccessRight, AccessSummary, Alert, BarSummary, Cancelled, CertificatesWithdrawn, Check,
-    CoordinatorStatus, CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, Located, LossCheck,
-    MemberTiming, MoveStatus, NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy, PartitionDescription,
-    PartitionMerge, PartitionSplit, PartitionSummary, PendingQuorumChange, Quorum, QuorumRecovery, RangeSummary,
-    Reason, RebalanceStatus, RebalanceSummary, RecoveryDoubt, RemoveCheck, Reshaping, SettingChanged, SettingSummary,
-    SettingsChanged, SettingsSummary, Status, TableCheck, TableSummary, UpgradeChanged, UpgradeMember, UpgradeSummary,
-    WithdrawnCertificates,
+    CoordinatorStatus, CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, KeyText, Located,
+    LossCheck, MemberTiming, MoveStatus, NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy,
+    PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary, PendingQuorumChange, Quorum,
+    QuorumRecovery, RangeSummary, Reason, RebalanceStatus, RebalanceSummary, RecoveryDoubt, RemoveCheck, Reshaping,
+    SettingChanged, SettingSummary, SettingsChanged, SettingsSummary, Status, TableCheck, TableSummary, UpgradeChanged,
+    UpgradeMember, UpgradeSummary, WithdrawnCertificates,
 };
 /// Reason for the release of a partition, for [`Callbacks::release`].
 pub use archon_member::Why;

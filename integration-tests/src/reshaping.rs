@@ -129,8 +129,10 @@ impl Operator {
         }
         // At the current key, which becomes the first one of the right half, or beyond it, where clients will be soon.
         let at = self.dice.pick(&keys).clone() + if self.dice.below(2) == 0 { "" } else { "~" };
-        match rows.iter().rfind(|row| *begin_of(row) <= *at) {
-            Some(row) if begin_of(row) != at => Attempt::split(&self.admin, &self.table, row.id, &at).await.map(Some),
+        match rows.iter().rfind(|row| *begin_of(row) <= *at.as_bytes()) {
+            Some(row) if begin_of(row) != at.as_bytes() => {
+                Attempt::split(&self.admin, &self.table, row.id, &at).await.map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -162,6 +164,6 @@ impl Operator {
 }
 
 /// Returns the first key of a partition.
-fn begin_of(row: &PartitionSummary) -> &str {
-    row.range.as_ref().map_or("", |range| &range.begin)
+fn begin_of(row: &PartitionSummary) -> &[u8] {
+    row.range.as_ref().map_or(&b""[..], |range| range.begin.as_ref())
 }

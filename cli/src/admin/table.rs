@@ -7,6 +7,7 @@ use crate::args::{CreateTableArgs, DescribeTableArgs, DropTableArgs, TableVerb, 
 #[cfg(test)]
 use crate::documents::contract;
 use crate::exit::{Exit, Failure};
+use crate::kv::KeyForm;
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_client::documents::{TableDescription, TableHolder, TablePartition};
 use archon_client::{Admin, Error, ErrorKind, Holds, NodeStatus, RangeLimits, Setting, TableCheck, TableSummary};
@@ -168,8 +169,8 @@ fn partition_rows(partitions: &[TablePartition], is_lease: bool, output: &Output
         let mut row = vec![partition.id.to_string()];
         if is_ranged {
             let range = partition.range.as_ref();
-            row.push(bound_text(range.map(|range| range.begin.as_str())));
-            row.push(bound_text(range.and_then(|range| range.end.as_deref())));
+            row.push(bound_text(range.map(|range| &range.begin)));
+            row.push(bound_text(range.and_then(|range| range.end.as_ref())));
         }
         row.push(status_text(&partition.status, output));
         row.push(partition.leader.clone().unwrap_or_else(|| "-".to_owned()));
@@ -185,6 +186,10 @@ fn partition_rows(partitions: &[TablePartition], is_lease: bool, output: &Output
 
 /// Creates a table.
 pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let form = KeyForm::of(args.hex);
+    let split_at = args.split_at.iter().map(|key| form.key(key).map(|key| key.0));
+    let mut split_at: Vec<Bytes> = split_at.collect::<Result<_, _>>()?;
+    split_at.sort();
     let replication = match args.replication {
         None if !args.lease => replication_of_cluster(admin).await?,
         given => given.unwrap_or_default(),
@@ -193,8 +198,6 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
         Some(partitions) if args.lease => admin.create_lease_table(&args.name, partitions).await?,
         Some(partitions) => admin.create_table(&args.name, partitions, replication).await?,
         None => {
-            let mut split_at: Vec<Bytes> = args.split_at.iter().map(|key| Bytes::from(key.clone())).collect();
-            split_at.sort();
             let limits = RangeLimits {
                 split_above_bytes: args.split_above,
                 split_above_rate: args.split_above_rate,
@@ -349,7 +352,10 @@ mod tests {
         };
         let partition = TablePartition {
             id: 5,
-            range: Some(archon_client::RangeSummary { begin: "f".into(), end: Some("m".into()) }),
+            range: Some(archon_client::RangeSummary {
+                begin: archon_client::KeyText::new("f"),
+                end: Some(archon_client::KeyText::new("m")),
+            }),
             status: archon_client::PartitionStatus::Online.into(),
             epoch: 12,
             leader_id: Some(1),

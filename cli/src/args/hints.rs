@@ -37,8 +37,8 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
     let no_text = args.iter().enumerate().find(|(_, arg)| arg.to_str().is_none());
     if let Some((place, arg)) = no_text.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
         let message = format!(
-            "argument {place}, {arg:?}, is not UTF-8; keys and names must be UTF-8; pass a binary value on standard input: \
-             archon kv put KEY -\n"
+            "argument {place}, {arg:?}, is not UTF-8, as arguments must be; give a binary key in hexadecimal digits with \
+             --hex, and a binary value on standard input: archon kv put --hex ff00 -\n"
         );
         return clap::Error::raw(ErrorKind::InvalidUtf8, message);
     }

@@ -15,6 +15,10 @@ pub(crate) struct KvArgs {
     /// then.
     #[arg(long, global = true, value_name = "H:P", value_parser = address)]
     pub(crate) via: Option<String>,
+    /// Read and print keys as hexadecimal digits, two per byte: for keys that are not UTF-8. Applies to KEY, to the
+    /// prefix and bounds of `scan`, and to the lines of `batch`; not to values, `export` and `import`.
+    #[arg(long, global = true)]
+    pub(crate) hex: bool,
     /// The command.
     #[command(subcommand)]
     pub(crate) verb: KvVerb,
@@ -30,7 +34,7 @@ Examples:
   archon kv put picture - < picture.png        the value comes from standard input, at most 1 MiB
   archon kv put session/1 alice --ttl 10m      gone after ten minutes")]
     Put {
-        /// Key: 1 to 4096 bytes of UTF-8.
+        /// Key: 1 to 4096 bytes; text, or with --hex any bytes.
         key: String,
         /// Value; `-` reads it from standard input.
         #[arg(allow_hyphen_values = true)]
@@ -47,7 +51,8 @@ Examples:
   archon kv get city/1
   archon kv get picture > picture.png
   archon kv get city/1 -o json                 with its revision, and when it expires
-  archon kv get city/1 --stale                 works without a leader; may be outdated")]
+  archon kv get city/1 --stale                 works without a leader; may be outdated
+  archon kv get --hex aced0005                 a key of these four bytes")]
     Get {
         /// Key.
         key: String,
@@ -73,7 +78,7 @@ Examples:
   archon kv cas leader alice --revision 0      create it, unless it exists
   archon kv cas city/1 athens --revision 17    overwrite revision 17 only")]
     Cas {
-        /// Key: 1 to 4096 bytes of UTF-8.
+        /// Key: 1 to 4096 bytes; text, or with --hex any bytes.
         key: String,
         /// New value; `-` reads it from standard input.
         #[arg(allow_hyphen_values = true)]
@@ -137,14 +142,15 @@ Examples:
 Examples:
   archon kv scan city/
   archon kv scan city/ --after city/17 --limit 100 -o json     the next page
-  archon kv scan --prefix --flags                              a prefix that starts with a dash")]
+  archon kv scan --prefix --flags                              a prefix that starts with a dash
+  archon kv scan --hex aced                                    binary keys with this prefix")]
     Scan(ScanArgs),
     /// Export all keys and values of a table to standard output or a file, as JSON lines or CSV.
     ///
     /// A JSON line is {"key":"…","value":"…"}; a value that is not UTF-8 is stored in "value_hex", with two hexadecimal
-    /// digits per byte, as in `kv scan -o json`. CSV has the columns key, value and value_hex; value_hex is empty for
-    /// UTF-8 values. Keys are always UTF-8. Revisions are not exported: an import assigns new ones. A value that expires has
-    /// "expires_at_ms" in JSON lines, which an import keeps; CSV has no column for it.
+    /// digits per byte, and such a key as {"key":{"hex":"…"}}, as in `kv scan -o json`. CSV has the columns key, key_hex,
+    /// value and value_hex; key_hex and value_hex are empty for UTF-8. Revisions are not exported: an import assigns new
+    /// ones. A value that expires has "expires_at_ms" in JSON lines, which an import keeps; CSV has no column for it.
     ///
     /// Rows are read page by page in key order, so memory use does not depend on the size of the table. The export is
     /// not a snapshot: each partition is read at its own time. An output file appears under its name only when it is
@@ -162,9 +168,9 @@ Examples:
     /// correct the line and import the whole file again.
     ///
     /// JSON: one object per line with `key`, and `value` or `value_hex`; `revision` is allowed and ignored. `kv scan -o
-    /// json` prints one list of such objects: convert it with `| jq -c '.[]'`. CSV: a header with `key`, and `value` or
-    /// `value_hex` or both, in any order; the last line must end with a line break, so that a truncated file is
-    /// detected.
+    /// json` prints one list of such objects: convert it with `| jq -c '.[]'`. CSV: a header with `key` or `key_hex`, and
+    /// `value` or `value_hex`, or both of them, in any order; the last line must end with a line break, so that a
+    /// truncated file is detected.
     #[command(after_help = "\
 Examples:
   archon kv import orders orders.jsonl

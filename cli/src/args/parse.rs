@@ -152,7 +152,7 @@ pub(crate) fn merge_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Parses a key at which a new table is split.
+/// Parses a key at which a new table is split; `--hex` decides its form.
 ///
 /// # Errors
 /// Description of the fault.
@@ -160,7 +160,6 @@ pub(crate) fn split_point(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("a key is empty; write keys separated by single commas".to_owned());
     }
-    limits::check_key(text.as_bytes()).map_err(|error| error.message)?;
     Ok(text.to_owned())
 }
 

@@ -140,6 +140,9 @@ pub(crate) struct SplitPartitionArgs {
     /// First key of the new partition; default: the key that halves the bytes of the partition.
     #[arg(long, value_name = "KEY", conflicts_with = "cancel")]
     pub(crate) at: Option<String>,
+    /// Read the key of --at as hexadecimal digits, two per byte: for a key that is not UTF-8.
+    #[arg(long, requires = "at")]
+    pub(crate) hex: bool,
     /// Show the result and change nothing.
     #[arg(long, conflicts_with_all = ["cancel", "wait"])]
     pub(crate) dry_run: bool,
@@ -198,6 +201,9 @@ pub(crate) struct PartitionListArgs {
 pub(crate) struct LocateArgs {
     /// Key to locate.
     pub(crate) key: String,
+    /// Read the key as hexadecimal digits, two per byte: for a key that is not UTF-8.
+    #[arg(long)]
+    pub(crate) hex: bool,
     /// Name of the table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,

@@ -117,9 +117,12 @@ pub(crate) struct CreateTableArgs {
     #[arg(long, conflicts_with = "lease", group = "by")]
     pub(crate) range: bool,
     /// Initial split keys of a range table, separated by commas, in any order; default: one partition. May be repeated;
-    /// at most 1023 keys. A key that contains a comma cannot be given here: use `archon partition split --at` later.
+    /// at most 1023 keys. A key that contains a comma is given with --hex.
     #[arg(long, value_name = "K1,K2", value_delimiter = ',', value_parser = split_point, requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) split_at: Vec<String>,
+    /// Read the keys of --split-at as hexadecimal digits, two per byte: for keys that are not UTF-8, or contain a comma.
+    #[arg(long, requires = "split_at")]
+    pub(crate) hex: bool,
     /// Size of keys and values above which a partition is split automatically, at least 1MiB, typically 1GiB; default:
     /// no limit.
     #[arg(long, value_name = "SIZE", value_parser = split_size, requires = "range", conflicts_with_all = ["partitions", "lease"])]

@@ -186,6 +186,9 @@ fn definition(out: &mut String, name: &str, schema: &Value) {
         let _ = write!(out, "{}\n\n", cell(text(schema, "description")));
     }
     match schema["oneOf"].as_array() {
+        None if schema["anyOf"].is_array() => {
+            let _ = writeln!(out, "It is a {}.", kind(schema));
+        }
         None => keys(out, schema),
         Some(words) if text(schema, "type") == "string" => {
             out.push_str("| code | shown as | |\n|---|---|---|\n");

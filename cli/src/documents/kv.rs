@@ -1,6 +1,7 @@
 //! Documents of the commands that read and write keys.
 
 use super::ErrorBody;
+use archon_client::KeyText;
 use archon_console::ValueText;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +10,7 @@ use serde::Serialize;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Written {
     /// The key.
-    pub(crate) key: String,
+    pub(crate) key: KeyText,
     /// Revision after the write.
     pub(crate) revision: u64,
 }
@@ -18,7 +19,7 @@ pub(crate) struct Written {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Counted {
     /// The key.
-    pub(crate) key: String,
+    pub(crate) key: KeyText,
     /// The sum as decimal text, since some JSON parsers do not support 64-bit integers.
     pub(crate) value: String,
     /// Revision after the write.
@@ -29,7 +30,7 @@ pub(crate) struct Counted {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Key {
     /// The key.
-    pub(crate) key: String,
+    pub(crate) key: KeyText,
     /// True if the key existed.
     pub(crate) existed: bool,
     /// Value read.
@@ -53,7 +54,7 @@ pub(crate) struct Key {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     /// The key.
-    pub(crate) key: String,
+    pub(crate) key: KeyText,
     /// Its value.
     #[serde(flatten)]
     pub(crate) value: ValueText,
@@ -94,7 +95,7 @@ pub(crate) struct Outcome {
     /// `put`, `get`, `del`, `cas` or `incr`.
     pub(crate) operation: &'static str,
     /// The key.
-    pub(crate) key: String,
+    pub(crate) key: KeyText,
     /// True if it succeeded. A `get` of a missing key succeeds with `existed` false.
     pub(crate) ok: bool,
     /// True if the key existed; only for `get` and `del`.

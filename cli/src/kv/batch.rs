@@ -1,11 +1,11 @@
 //! `archon kv batch`: several operations in one call, one per line.
 
-use super::{check_key, condition_failed, shown};
+use super::{KeyForm, condition_failed, shown};
 use crate::documents::{Outcome, ValueText};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
 use crate::text_input;
-use archon_client::{Answer, Client, Error, ErrorKind, Op, Revision, TransactionOutcome};
+use archon_client::{Answer, Client, Error, ErrorKind, KeyText, Op, Revision, TransactionOutcome};
 use archon_types::Millis;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, check_value};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ const TEXT_BYTES_MAX: u64 = 6 * BATCH_BYTES_MAX as u64 + 1024 * 1024;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     line: usize,
-    key: String,
+    key: KeyText,
     op: Op,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Step {
 ///
 /// # Errors
 /// An unreadable file, more operations than a batch can hold, or the first invalid line.
-pub(crate) fn read(file: Option<&Path>) -> Result<Vec<Step>, Failure> {
+pub(crate) fn read(file: Option<&Path>, form: KeyForm) -> Result<Vec<Step>, Failure> {
     let file = file.filter(|path| path.as_os_str() != "-");
     let name = file.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
     let wrong = |error: std::io::Error| Failure::usage(format!("reading {name}: {error}"), "name a file of lines");
@@ -42,7 +42,7 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Vec<Step>, Failure> {
     }
     let text = text_input::decode(&text)
         .map_err(|problem| Failure::usage(format!("{name}: {problem}"), "write binary values with `archon kv put`"))?;
-    parse(text, &name)
+    parse(text, &name, form)
 }
 
 fn too_large(message: &str) -> Failure {
@@ -50,7 +50,7 @@ fn too_large(message: &str) -> Failure {
     Failure::usage(message, limit)
 }
 
-fn parse(text: &str, name: &str) -> Result<Vec<Step>, Failure> {
+fn parse(text: &str, name: &str, form: KeyForm) -> Result<Vec<Step>, Failure> {
     let mut steps = Vec::new();
     let mut bytes = 0;
     for (index, line) in text.lines().enumerate() {
@@ -58,7 +58,7 @@ fn parse(text: &str, name: &str) -> Result<Vec<Step>, Failure> {
         if line.trim().is_empty() || line.trim_start().starts_with('#') {
             continue;
         }
-        let (key, op) = step(line.trim_start()).map_err(|problem| {
+        let (key, op) = step(line.trim_start(), form).map_err(|problem| {
             let remedy = "lines are: put KEY VALUE | get KEY | del KEY | cas KEY REVISION VALUE | incr KEY [BY]";
             Failure::usage(format!("{name}, line {line_number}: {problem}"), remedy)
         })?;
@@ -72,11 +72,11 @@ fn parse(text: &str, name: &str) -> Result<Vec<Step>, Failure> {
 }
 
 /// Parses one line that is not empty.
-fn step(line: &str) -> Result<(String, Op), String> {
+fn step(line: &str, form: KeyForm) -> Result<(KeyText, Op), String> {
     let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line.trim_end(), ""));
     let (key, rest) = word(rest)?.ok_or_else(|| format!("{verb:?} needs a key"))?;
-    check_key(&key).map_err(|failure| failure.message)?;
-    let bytes = Bytes::copy_from_slice(key.as_bytes());
+    let key = form.key(&key).map_err(|failure| failure.message)?;
+    let bytes = key.0.clone();
     let nothing_more = |rest: &str| match rest.trim() {
         "" => Ok(()),
         more => Err(format!("{more:?} is too much after {verb} and its key; a key with spaces is written in quotes")),
@@ -149,7 +149,7 @@ fn value(text: &str) -> Result<Bytes, String> {
 }
 
 /// Runs the operations and prints the result of each.
-pub(crate) async fn run(steps: Vec<Step>, client: &Client, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn run(steps: Vec<Step>, form: KeyForm, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let results = client.batch(steps.iter().map(|step| step.op.clone()).collect()).await?;
     let mut failures = Vec::new();
     let mut outcomes = Vec::with_capacity(steps.len());
@@ -163,7 +163,7 @@ pub(crate) async fn run(steps: Vec<Step>, client: &Client, output: &Output) -> R
                 (Outcome { ok: false, error, ..blank(step) }, shown)
             }
         };
-        rows.push(row(&outcome, shown));
+        rows.push(row(&outcome, form, shown));
         outcomes.push(outcome);
     }
     print(&outcomes, rows, output)?;
@@ -197,7 +197,7 @@ pub(crate) fn check_atomic(steps: &[Step]) -> Result<(), Failure> {
             return Err(Failure::usage(problem, "write put, del and cas; read and add with commands of their own"));
         }
         if steps[..number].iter().any(|other| other.key == step.key) {
-            let problem = format!("line {}: an atomic batch writes {:?} twice", step.line, step.key);
+            let problem = format!("line {}: an atomic batch writes {} twice", step.line, step.key);
             return Err(Failure::usage(problem, "leave out the first of the two lines"));
         }
     }
@@ -205,7 +205,12 @@ pub(crate) fn check_atomic(steps: &[Step]) -> Result<(), Failure> {
 }
 
 /// Carries out all operations, or none, and prints what was written.
-pub(crate) async fn run_atomic(steps: Vec<Step>, client: &Client, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn run_atomic(
+    steps: Vec<Step>,
+    form: KeyForm,
+    client: &Client,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let mut transaction = client.transaction();
     for step in &steps {
         transaction = match &step.op {
@@ -223,7 +228,7 @@ pub(crate) async fn run_atomic(steps: Vec<Step>, client: &Client, output: &Outpu
                     Op::CompareAndSet { key: of, expected, .. } if *of == key => Some(expected.get()),
                     _ => None,
                 });
-                return Err(condition_failed(&shown(&key), expected.unwrap_or(0), found.get()));
+                return Err(condition_failed(&KeyText(key), expected.unwrap_or(0), found.get()));
             }
         },
     };
@@ -239,16 +244,16 @@ pub(crate) async fn run_atomic(steps: Vec<Step>, client: &Client, output: &Outpu
         _ => (Outcome { revision: Some(revision.get()), ..blank(step) }, "written"),
     };
     let (outcomes, results): (Vec<_>, Vec<_>) = steps.iter().map(done).unzip();
-    let rows = outcomes.iter().zip(results).map(|(outcome, result)| row(outcome, result.to_owned())).collect();
+    let rows = outcomes.iter().zip(results).map(|(outcome, result)| row(outcome, form, result.to_owned())).collect();
     print(&outcomes, rows, output)?;
     Ok(Exit::Done)
 }
 
-fn row(outcome: &Outcome, result: String) -> Vec<String> {
+fn row(outcome: &Outcome, form: KeyForm, result: String) -> Vec<String> {
     vec![
         outcome.line.to_string(),
         outcome.operation.to_owned(),
-        shown(outcome.key.as_bytes()),
+        form.cell(&outcome.key.0),
         outcome.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
         result,
     ]
@@ -323,7 +328,7 @@ mod tests {
     use super::*;
 
     fn one(line: &str) -> Result<Op, String> {
-        step(line).map(|(_, op)| op)
+        step(line, KeyForm::Text).map(|(_, op)| op)
     }
 
     #[test]
@@ -339,6 +344,14 @@ mod tests {
         assert_eq!(one("incr n -5"), Ok(Op::Increment { key: "n".into(), by: -5 }));
         let expected = Revision::new(7);
         assert_eq!(one("cas k 7 v w"), Ok(Op::CompareAndSet { key: "k".into(), expected, value: "v w".into() }));
+    }
+
+    #[test]
+    fn keys_of_lines_may_be_hexadecimal() {
+        let steps = parse("put ff00 ff00\n", "f", KeyForm::Hex).unwrap();
+        assert_eq!(steps[0].op, Op::Put { key: b"\xff\0"[..].into(), value: "ff00".into() });
+        let failure = parse("get a\n", "f", KeyForm::Hex).unwrap_err();
+        assert!(failure.message.starts_with("f, line 1: the key \"a\" is not hexadecimal"), "{}", failure.message);
     }
 
     #[test]
@@ -363,16 +376,17 @@ mod tests {
 
     #[test]
     fn comments_are_skipped_and_invalid_lines_are_numbered() {
-        let steps = parse("# first\n\nput a 1\n  get a\n", "changes").unwrap();
+        let steps = parse("# first\n\nput a 1\n  get a\n", "changes", KeyForm::Text).unwrap();
         assert_eq!(steps.iter().map(|step| step.line).collect::<Vec<_>>(), [3, 4]);
-        let failure = parse("get a\nget\n", "changes").unwrap_err();
+        let failure = parse("get a\nget\n", "changes", KeyForm::Text).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         assert!(failure.message.starts_with("changes, line 2: "), "{}", failure.message);
     }
 
     #[test]
     fn atomic_batch_rejects_reads_and_repeated_keys() {
-        let check = |text: &str| check_atomic(&parse(text, "f").unwrap()).map_err(|failure| failure.message);
+        let check =
+            |text: &str| check_atomic(&parse(text, "f", KeyForm::Text).unwrap()).map_err(|failure| failure.message);
         assert_eq!(check("put a 1\ncas b 7 x\n\ndel c\n"), Ok(()));
         for (text, problem) in [
             ("put a 1\n\nget b\n", "line 3: `get` cannot be part of an atomic batch"),
@@ -386,12 +400,12 @@ mod tests {
     #[test]
     fn oversized_batch_is_rejected_locally() {
         let fits = "get k\n".repeat(BATCH_OPS_MAX);
-        assert_eq!(parse(&fits, "f").unwrap().len(), BATCH_OPS_MAX);
-        let failure = parse(&format!("{fits}get k\n"), "f").unwrap_err();
+        assert_eq!(parse(&fits, "f", KeyForm::Text).unwrap().len(), BATCH_OPS_MAX);
+        let failure = parse(&format!("{fits}get k\n"), "f", KeyForm::Text).unwrap_err();
         assert!(failure.message.contains("line 4097 does not fit"), "{}", failure.message);
         let large = format!("put k {}\n", "v".repeat(1024 * 1024));
-        assert_eq!(parse(&large.repeat(5), "f").unwrap_err().exit, Exit::Usage);
+        assert_eq!(parse(&large.repeat(5), "f", KeyForm::Text).unwrap_err().exit, Exit::Usage);
         let huge = format!("put k {}\n", "v".repeat(1024 * 1024 + 1));
-        assert!(parse(&huge, "f").unwrap_err().message.contains("1048576"));
+        assert!(parse(&huge, "f", KeyForm::Text).unwrap_err().message.contains("1048576"));
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod export;
 pub(crate) mod import;
+mod key_form;
 mod progress;
 pub(crate) mod rows;
 
@@ -10,10 +11,10 @@ use crate::args::ScanArgs;
 use crate::documents::{Counted, Entry, Key, ValueText, Written};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
-use archon_client::{Client, Error, ErrorKind, PutOptions, Revision, StaleValue, Value};
+use archon_client::{Client, Error, ErrorKind, KeyText, PutOptions, Revision, StaleValue, Value};
 use archon_types::limits::{self, VALUE_BYTES_MAX};
-use archon_types::shown_key;
 use bytes::Bytes;
+pub(crate) use key_form::KeyForm;
 use std::io::Read;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ const LISTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Writes a key. On success only the revision is printed, on standard error.
 pub(crate) async fn put(
-    key: &str,
+    key: &KeyText,
     value: Bytes,
     ttl: Option<Duration>,
     client: &Client,
@@ -37,10 +38,10 @@ pub(crate) async fn put(
     written(key, client.put_with(key, value, options).await?, output)
 }
 
-fn written(key: &str, revision: Revision, output: &Output) -> Result<Exit, Failure> {
+fn written(key: &KeyText, revision: Revision, output: &Output) -> Result<Exit, Failure> {
     let revision = revision.get();
     if output.is_json() {
-        output.json(&Written { key: key.to_owned(), revision })?;
+        output.json(&Written { key: key.clone(), revision })?;
     } else {
         output.talk(format!("revision {revision}"));
     }
@@ -49,7 +50,7 @@ fn written(key: &str, revision: Revision, output: &Output) -> Result<Exit, Failu
 
 /// Writes a key if it has the expected revision.
 pub(crate) async fn compare_and_set(
-    key: &str,
+    key: &KeyText,
     expected: u64,
     value: Bytes,
     client: &Client,
@@ -63,21 +64,21 @@ pub(crate) async fn compare_and_set(
 }
 
 /// Explains why a compare-and-set failed.
-fn condition_failed(key: &str, expected: u64, found: u64) -> Failure {
+fn condition_failed(key: &KeyText, expected: u64, found: u64) -> Failure {
     let message = match (expected, found) {
-        (0, found) => format!("{key:?} exists already, with revision {found}; nothing was changed"),
-        (expected, 0) => format!("{key:?} is absent, not at revision {expected}; nothing was changed"),
-        (expected, found) => format!("{key:?} has revision {found}, not {expected}; nothing was changed"),
+        (0, found) => format!("{key} exists already, with revision {found}; nothing was changed"),
+        (expected, 0) => format!("{key} is absent, not at revision {expected}; nothing was changed"),
+        (expected, found) => format!("{key} has revision {found}, not {expected}; nothing was changed"),
     };
     let refused = Failure { kind: ErrorKind::ConditionFailed.as_str(), ..Failure::new(Exit::Refused, message) };
     refused.with_remedy("read it again (`archon kv get KEY -o json`) and retry with the new revision")
 }
 
 /// Adds to a number and prints the sum.
-pub(crate) async fn increment(key: &str, by: i64, client: &Client, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn increment(key: &KeyText, by: i64, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let sum = client.increment(key, by).await?;
     if output.is_json() {
-        let (key, value, revision) = (key.to_owned(), sum.value.to_string(), sum.revision.get());
+        let (key, value, revision) = (key.clone(), sum.value.to_string(), sum.revision.get());
         output.json(&Counted { key, value, revision })?;
     } else {
         output.line(sum.value.to_string())?;
@@ -86,14 +87,14 @@ pub(crate) async fn increment(key: &str, by: i64, client: &Client, output: &Outp
 }
 
 /// Prints only the value. An absent key yields a document as well, and a separate exit code.
-pub(crate) async fn get(key: &str, raw: bool, client: &Client, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn get(key: &KeyText, raw: bool, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let found = client.get(key).await?;
     let document = key_document(key, found.as_ref());
     shown_alone(key, found, raw, &document, output)
 }
 
 /// Like [`get`], from any in-sync copy; the revision of the read is printed on standard error.
-pub(crate) async fn get_stale(key: &str, raw: bool, client: &Client, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn get_stale(key: &KeyText, raw: bool, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let StaleValue { value, as_of, address } = client.get_stale(key).await?;
     let (as_of, document) = (as_of.get(), key_document(key, value.as_ref()));
     if !output.is_json() {
@@ -103,7 +104,13 @@ pub(crate) async fn get_stale(key: &str, raw: bool, client: &Client, output: &Ou
     shown_alone(key, value, raw, &document, output)
 }
 
-fn shown_alone(key: &str, found: Option<Value>, raw: bool, document: &Key, output: &Output) -> Result<Exit, Failure> {
+fn shown_alone(
+    key: &KeyText,
+    found: Option<Value>,
+    raw: bool,
+    document: &Key,
+    output: &Output,
+) -> Result<Exit, Failure> {
     if output.is_json() {
         output.json(document)?;
     } else if let Some(found) = &found {
@@ -112,16 +119,16 @@ fn shown_alone(key: &str, found: Option<Value>, raw: bool, document: &Key, outpu
     if found.is_some() { Ok(Exit::Done) } else { Err(absent(key)) }
 }
 
-fn key_document(key: &str, found: Option<&Value>) -> Key {
+fn key_document(key: &KeyText, found: Option<&Value>) -> Key {
     let value = found.map(|found| ValueText::of(&found.value)).unwrap_or_default();
     let revision = found.map(|found| found.revision.get());
     let expires_at_ms = found.and_then(|found| found.expires_at_ms);
-    let (key, existed) = (key.to_owned(), found.is_some());
+    let (key, existed) = (key.clone(), found.is_some());
     Key { key, existed, value, revision, expires_at_ms, as_of_revision: None, address: None }
 }
 
 /// Removes a key.
-pub(crate) async fn delete(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn delete(key: &KeyText, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let existed = client.delete(key).await?;
     if output.is_json() {
         output.json(&Key { existed, ..key_document(key, None) })?;
@@ -130,32 +137,32 @@ pub(crate) async fn delete(key: &str, client: &Client, output: &Output) -> Resul
 }
 
 /// Lists keys.
-pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
-    if let Some(text) = nothing_between(args) {
+pub(crate) async fn scan(args: &ScanArgs, keys: &ScanKeys, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    if let Some(text) = nothing_between(keys) {
         output.talk(text);
     }
-    let (found, more) = pull(args, client).await?;
+    let (found, more) = pull(args, keys, client).await?;
     if output.is_json() {
         let entries: Vec<Entry> = found.iter().map(entry).collect();
         output.json(&entries)?;
     } else {
         let columns = [Column::text("KEY"), Column::number("REVISION"), Column::text("VALUE")];
-        let rows =
-            found.iter().map(|one| vec![shown(&one.key), one.revision.get().to_string(), shown(&one.value)]).collect();
-        output.rows(&columns, rows, "no such keys")?;
+        let row = |one: &archon_client::Entry| {
+            vec![keys.form.cell(&one.key), one.revision.get().to_string(), shown(&one.value)]
+        };
+        output.rows(&columns, found.iter().map(row).collect(), "no such keys")?;
     }
     if let Some(last) = found.last().filter(|_| more) {
-        let last = String::from_utf8_lossy(&last.key);
-        output.talk(format!("there may be more: give --after {last:?}, or a higher --limit"));
+        let after = keys.form.after(&last.key);
+        output.talk(format!("there may be more: give {after}, or a higher --limit"));
     }
     Ok(Exit::Done)
 }
 
 /// Returns a note if no key can be between the bounds.
-fn nothing_between(args: &ScanArgs) -> Option<String> {
-    let (from, to) = (args.from.as_deref()?, args.to.as_deref()?);
+fn nothing_between(keys: &ScanKeys) -> Option<String> {
+    let (from, to) = (keys.from.as_ref()?, keys.to.as_ref()?);
     (from >= to).then(|| {
-        let (from, to) = (shown_key(from.as_bytes()), shown_key(to.as_bytes()));
         format!(
             "no key is from {from} on and less than {to}: --from is the lower end, also with --reverse, and --to \
                  is not included"
@@ -163,36 +170,52 @@ fn nothing_between(args: &ScanArgs) -> Option<String> {
     })
 }
 
-/// Rejects a prefix or a start that no key can have, before any request.
-///
-/// # Errors
-/// The fault of the prefix or the start.
-pub(crate) fn check_scan(args: &ScanArgs) -> Result<(), Failure> {
-    let bounds = [
-        ("the prefix", args.prefix()),
-        ("the key after --after", args.after.as_str()),
-        ("the key after --from", args.from.as_deref().unwrap_or_default()),
-        ("the key after --to", args.to.as_deref().unwrap_or_default()),
-    ];
-    for (what, text) in bounds {
-        if text.len() > limits::KEY_BYTES_MAX {
-            let message = format!("{what} has {} bytes; the maximum is 4096", text.len());
-            return Err(Failure::usage(message, "give a shorter one"));
-        }
+/// Keys that select the rows of a scan.
+#[derive(Debug)]
+pub(crate) struct ScanKeys {
+    form: KeyForm,
+    prefix: KeyText,
+    after: KeyText,
+    from: Option<KeyText>,
+    to: Option<KeyText>,
+}
+
+impl ScanKeys {
+    /// Reads the options, and rejects a prefix or bound that no key can have.
+    ///
+    /// # Errors
+    /// The fault of the prefix or bound.
+    pub(crate) fn new(args: &ScanArgs, form: KeyForm) -> Result<Self, Failure> {
+        let read = |what: &str, text: &str| {
+            let key = form.read(text)?;
+            let length = key.0.len();
+            match length > limits::KEY_BYTES_MAX {
+                true => {
+                    Err(Failure::usage(format!("{what} has {length} bytes; the maximum is 4096"), "give a shorter one"))
+                }
+                false => Ok(key),
+            }
+        };
+        Ok(Self {
+            form,
+            prefix: read("the prefix", args.prefix())?,
+            after: read("the key after --after", &args.after)?,
+            from: args.from.as_deref().map(|from| read("the key after --from", from)).transpose()?,
+            to: args.to.as_deref().map(|to| read("the key after --to", to)).transpose()?,
+        })
     }
-    Ok(())
 }
 
 /// Reads pages until the limit; returns true if more keys may follow.
-async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::Entry>, bool), Failure> {
+async fn pull(args: &ScanArgs, keys: &ScanKeys, client: &Client) -> Result<(Vec<archon_client::Entry>, bool), Failure> {
     let mut found: Vec<archon_client::Entry> = Vec::new();
     let mut bytes = 0;
     loop {
         let wanted = (args.limit - found.len() as u32).min(PAGE_KEYS_MAX);
-        let after = found.last().map_or_else(|| Bytes::copy_from_slice(args.after.as_bytes()), |one| one.key.clone());
-        let mut scan = client.scan(args.prefix()).after(after).limit(wanted);
-        scan = args.from.iter().fold(scan, |scan, from| scan.from(from));
-        scan = args.to.iter().fold(scan, |scan, to| scan.to(to));
+        let after = found.last().map_or(&keys.after.0, |one| &one.key);
+        let mut scan = client.scan(&keys.prefix).after(after).limit(wanted);
+        scan = keys.from.iter().fold(scan, |scan, from| scan.from(from));
+        scan = keys.to.iter().fold(scan, |scan, to| scan.to(to));
         let page = if args.reverse { scan.reverse() } else { scan }.page().await?;
         let ended = !page.more || page.entries.is_empty();
         bytes += page.entries.iter().map(|one| one.key.len() + one.value.len()).sum::<usize>();
@@ -229,22 +252,13 @@ pub(crate) fn value_of(argument: &str) -> Result<Bytes, Failure> {
     Ok(value)
 }
 
-/// Rejects an invalid key before any request.
-///
-/// # Errors
-/// The fault of the key.
-pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
-    limits::check_key(key.as_bytes())
-        .map_err(|error| Failure::usage(error.message, "keys have 1 to 4096 bytes of UTF-8"))
-}
-
-fn absent(key: &str) -> Failure {
-    Failure::new(Exit::NotFound, format!("key {key:?} does not exist"))
+fn absent(key: &KeyText) -> Failure {
+    Failure::new(Exit::NotFound, format!("key {key} does not exist"))
 }
 
 fn entry(found: &archon_client::Entry) -> Entry {
     let archon_client::Entry { key, value, revision, expires_at_ms } = found;
-    let (key, value) = (String::from_utf8_lossy(key).into_owned(), ValueText::of(value));
+    let (key, value) = (KeyText(key.clone()), ValueText::of(value));
     Entry { key, value, revision: revision.get(), expires_at_ms: *expires_at_ms }
 }
 
@@ -270,7 +284,7 @@ mod tests {
             let words = ["archon", "kv", "scan"].iter().chain(line);
             match crate::args::Cli::try_parse_from(words).expect("a command line").verb {
                 crate::args::Verb::Kv(crate::args::KvArgs { verb: crate::args::KvVerb::Scan(args), .. }) => {
-                    nothing_between(&args)
+                    nothing_between(&ScanKeys::new(&args, KeyForm::Text).expect("bounds"))
                 }
                 other => panic!("{other:?}"),
             }
@@ -283,7 +297,7 @@ mod tests {
 
     #[test]
     fn failed_condition_has_one_name_alone_and_in_a_batch() {
-        let failure = condition_failed("k", 17, 18);
+        let failure = condition_failed(&KeyText::new("k"), 17, 18);
         assert_eq!((failure.kind, failure.exit), ("condition_failed", Exit::Refused));
     }
 
@@ -295,34 +309,35 @@ mod tests {
     }
 
     #[test]
-    fn json_marks_values_that_are_no_text() {
-        let entry = |value: &'static [u8], expires_at_ms| {
-            let (key, value) = (Bytes::from_static(b"k"), Bytes::from_static(value));
+    fn json_marks_keys_and_values_that_are_no_text() {
+        let entry = |key: &'static [u8], value: &'static [u8], expires_at_ms| {
+            let (key, value) = (Bytes::from_static(key), Bytes::from_static(value));
             serde_json::to_value(entry(&archon_client::Entry { key, value, revision: Revision::new(7), expires_at_ms }))
                 .unwrap()
         };
-        let binary = entry(b"\xff\x00", None);
-        assert_eq!(binary, serde_json::json!({"key": "k", "value_hex": "ff00", "revision": 7}));
-        let text = entry(b"v", Some(9));
+        let binary = entry(b"k\xfe", b"\xff\x00", None);
+        assert_eq!(binary, serde_json::json!({"key": {"hex": "6bfe"}, "value_hex": "ff00", "revision": 7}));
+        let text = entry(b"k", b"v", Some(9));
         assert_eq!(text, serde_json::json!({"key": "k", "value": "v", "revision": 7, "expires_at_ms": 9}));
     }
 
     #[test]
     fn absent_key_is_a_document_for_get_and_get_stale() {
         let absent = serde_json::json!({"key": "k", "existed": false});
-        assert_eq!(serde_json::to_value(key_document("k", None)).unwrap(), absent);
+        assert_eq!(serde_json::to_value(key_document(&KeyText::new("k"), None)).unwrap(), absent);
         let mut found = Value { value: Bytes::from_static(b"v"), revision: Revision::new(7), expires_at_ms: None };
         let mut expected = serde_json::json!({"key": "k", "existed": true, "value": "v", "revision": 7});
-        assert_eq!(serde_json::to_value(key_document("k", Some(&found))).unwrap(), expected);
+        assert_eq!(serde_json::to_value(key_document(&KeyText::new("k"), Some(&found))).unwrap(), expected);
         found.expires_at_ms = Some(9);
         expected["expires_at_ms"] = 9.into();
-        assert_eq!(serde_json::to_value(key_document("k", Some(&found))).unwrap(), expected);
+        assert_eq!(serde_json::to_value(key_document(&KeyText::new("k"), Some(&found))).unwrap(), expected);
     }
 
     #[test]
     fn oversized_keys_and_values_are_rejected_locally() {
-        assert_eq!(check_key(&"k".repeat(4097)).unwrap_err().exit, Exit::Usage);
-        assert_eq!(check_key("").unwrap_err().exit, Exit::Usage);
+        for key in ["k".repeat(4097), String::new()] {
+            assert_eq!(KeyForm::Text.key(&key).unwrap_err().exit, Exit::Usage);
+        }
         assert_eq!(value_of(&"v".repeat(VALUE_BYTES_MAX + 1)).unwrap_err().exit, Exit::Usage);
         assert!(value_of(&"v".repeat(VALUE_BYTES_MAX)).is_ok());
     }

@@ -28,7 +28,7 @@ const RELEASE_LOST_WITHIN: Duration = Duration::from_secs(1);
 /// The lock was not obtained, or was lost; the command does not start.
 pub(crate) fn run(args: &LockArgs, connection: &Connection) -> Result<ExitCode, Failure> {
     end_with_parent()?;
-    kv::check_key(&args.name)?;
+    kv::KeyForm::Text.key(&args.name)?;
     crate::on_runtime(held(args, connection))
 }
 

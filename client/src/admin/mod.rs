@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::net::link::{beyond, check_endpoints};
 use crate::routing::table::PIECES_MAX;
 use archon_documents::{
-    ApplyPlan, CancelRebalance, Cancelled, CreateTable, Document as _, Event, Explain, ListEvents, ListNodes,
+    ApplyPlan, CancelRebalance, Cancelled, CreateTable, Document as _, Event, Explain, KeyText, ListEvents, ListNodes,
     ListTables, Located, MethodCall, MoveStatus, NodeSummary, PartitionSummary, PlanRebalance, Quorum, Reason,
     RebalanceStatus, SetNode, ShowQuorum, ShowRebalance, ShowStatus, Status, TableSummary, read_answer, write,
 };
@@ -292,15 +292,16 @@ impl Admin {
     ///
     /// # Errors
     /// As [`Admin::table`], and [`Error::InvalidArgument`] for a key that cannot be stored.
-    pub async fn locate(&self, table: &str, key: &str) -> Result<Located, Error> {
-        check_key(key.as_bytes())?;
+    pub async fn locate(&self, table: &str, key: impl AsRef<[u8]>) -> Result<Located, Error> {
+        let key = key.as_ref();
+        check_key(key)?;
         let table = self.fetch(table).await?;
-        let id = table.partition_of(key.as_bytes());
+        let id = table.partition_of(key);
         let row = table.partition(id.index).ok_or_else(|| incomplete("the table lacks the key's partition"))?;
         let leader = row.leader_placement().and_then(|placement| table.node(placement.node));
         Ok(Located {
-            key: key.to_owned(),
-            slot: (!table.table().keys.is_range()).then(|| slot_of(key.as_bytes())),
+            key: KeyText::new(key),
+            slot: (!table.table().keys.is_range()).then(|| slot_of(key)),
             partition: PartitionSummary::of(&table, row),
             leader_address: leader.map(|node| node.address.clone()),
         })

@@ -13,6 +13,7 @@ mod row;
 use crate::error::Error;
 use crate::kv::put_options::PutOptions;
 use crate::kv::{Client, copied};
+use archon_documents::KeyText;
 use archon_session::{BootClock, Clock};
 use archon_types::Revision;
 use bytes::Bytes;
@@ -101,26 +102,26 @@ impl LockOptions {
 #[non_exhaustive]
 pub enum LockError {
     /// Another contender holds it.
-    #[error("the lock {name:?} is held by {holder} (revision {revision})")]
+    #[error("the lock {name} is held by {holder} (revision {revision})")]
     Held {
         /// Name of the lock.
-        name: String,
+        name: KeyText,
         /// Name of the holder.
         holder: String,
         /// Revision of the row that was read last.
         revision: Revision,
     },
     /// The key has a value that is not of a lock.
-    #[error("the key {name:?} has a value that is no lock; use another name, or a table for locks alone")]
+    #[error("the key {name} has a value that is no lock; use another name, or a table for locks alone")]
     NotALock {
         /// Name of the lock.
-        name: String,
+        name: KeyText,
     },
     /// The cluster wrote the lock, but took more than half of its lease for it.
-    #[error("the lock {name:?} was written too slowly to be used; use a longer lease")]
+    #[error("the lock {name} was written too slowly to be used; use a longer lease")]
     Slow {
         /// Name of the lock.
-        name: String,
+        name: KeyText,
     },
     /// The cluster refused a request, or did not answer in time.
     #[error(transparent)]
@@ -218,7 +219,7 @@ impl Lock {
 async fn acquire(client: &Client, name: Bytes, options: &LockOptions) -> Result<Lock, LockError> {
     let lease_ms = u64::try_from(options.lease.as_millis()).unwrap_or(u64::MAX);
     let row = LockRow { owner: format!("{:032x}", rand::random::<u128>()), holder: options.holder.clone(), lease_ms };
-    let shown = String::from_utf8_lossy(&name).into_owned();
+    let shown = KeyText(name.clone());
     let begun = Instant::now();
     let limit = match options.policy {
         WaitPolicy::Until(limit) => Some(limit),

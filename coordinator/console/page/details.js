@@ -5,7 +5,7 @@ import { commandBox } from "./command.js";
 import { confirmOrder } from "./confirm.js";
 import { openDialog, refusalBox, sentence } from "./dialog.js";
 import { byId, el, mark } from "./dom.js";
-import { bytes, count, counted } from "./format.js";
+import { bytes, count, counted, keyText } from "./format.js";
 import { store } from "./store.js";
 import { partitionArguments, spaced } from "./words.js";
 
@@ -63,11 +63,11 @@ function facts(partition) {
 
 function reshapingRow({ partition: number, reshaping }) {
   const { kind, reshaping_phase: phase, partition: left, right, message } = reshaping;
-  if (kind === "split") return ["Split", `${spaced(phase)}, partition ${right} from “${reshaping.at}” on: ${message}`];
+  if (kind === "split") return ["Split", `${spaced(phase)}, partition ${right} from ${keyText(reshaping.at)} on: ${message}`];
   return ["Merge", `${left === number ? `gets the keys of partition ${right}` : `gives its keys to partition ${left}`}: ${message}`];
 }
 
-const rangeText = ({ begin, end }) => `from ${begin === "" ? "the first" : `“${begin}”`} up to ${end === null ? "the last" : `not including “${end}”`}`;
+const rangeText = ({ begin, end }) => `from ${begin === "" ? "the first" : keyText(begin)} up to ${end === null ? "the last" : `not including ${keyText(end)}`}`;
 
 function copies(partition) {
   if (!partition.copies?.length) return el("p", { class: "dim" }, partition.holds === "lease" ? "A lease has no copies." : "It has no copies yet.");

@@ -1,4 +1,4 @@
-// Formats of numbers, times and sizes, equal to those of the command line.
+// Formats of numbers, times, sizes and keys, equal to those of the command line.
 
 const whole = new Intl.NumberFormat("en-US");
 
@@ -61,3 +61,6 @@ export const clock = (atMs) => new Date(atMs).toLocaleTimeString("en-GB");
 
 /** Date and time. */
 export const dateTime = (atMs) => new Date(atMs).toLocaleString("en-GB");
+
+/** A key of a row in quotes; hexadecimal digits if it is not text. */
+export const keyText = (key) => (typeof key === "string" ? `“${key}”` : `0x${key.hex}`);

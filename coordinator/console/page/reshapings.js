@@ -1,7 +1,7 @@
 // Splits and merges in progress: partitions, progress and obstacles.
 
 import { byId, keep, mark, say } from "./dom.js";
-import { counted } from "./format.js";
+import { counted, keyText } from "./format.js";
 import { progressRow } from "./progress_row.js";
 import { store } from "./store.js";
 import { spaced } from "./words.js";
@@ -24,7 +24,7 @@ function update(element, reshaping) {
   mark(element, "data-partition", reshaping.partition);
   mark(element, "data-phase", reshaping.reshaping_phase);
   say(parts.name, name);
-  say(parts.way, merges ? `and ${reshaping.right} become one` : `${reshaping.right} is split off from “${reshaping.at}” on`);
+  say(parts.way, merges ? `and ${reshaping.right} become one` : `${reshaping.right} is split off from ${keyText(reshaping.at)} on`);
   say(parts.phase, `${spaced(reshaping.kind)}, ${spaced(reshaping.reshaping_phase)}`);
   // The progress of a merge is unknown.
   if (merges) parts.progress.removeAttribute("value");

@@ -1,5 +1,6 @@
 //! Documents about rows, shared with the command line.
 
+use archon_client::KeyText;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,7 +37,7 @@ fn hex(bytes: &[u8]) -> String {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Entry {
     /// The key.
-    pub key: String,
+    pub key: KeyText,
     /// The value.
     #[serde(flatten)]
     pub value: ValueText,

@@ -65,24 +65,25 @@ fn export_and_import_copy_a_table() {
         put(&client, "bytes", &(0..=255).collect::<Vec<u8>>()).await;
         put(&client, "lines \"and\", commas\r\n", b"a,\"b\"\r\nc\n").await;
         put(&client, "\u{1f3db} athens", "\u{feff}\u{0}text".as_bytes()).await;
+        client.put(b"\xff\0binary", "any key").await.expect("written");
         put(&client, "large", &vec![b'"'; 1024 * 1024]).await;
         client.increment("counter", 41).await.expect("counted");
     });
     let held = rows(&cluster, "default");
-    assert_eq!(held.len(), 706);
+    assert_eq!(held.len(), 707);
 
     let directory = tempfile::tempdir().expect("a directory");
     let (json, csv) = (directory.path().join("rows.jsonl"), directory.path().join("rows.csv"));
     let exported = cluster.json(&["kv", "export", "default", "--to", text(&json)]).expect("exported");
     let length = fs::metadata(&json).expect("a file").len();
-    assert_eq!((&exported["rows_written"], &exported["bytes_written"]), (&706.into(), &length.into()));
+    assert_eq!((&exported["rows_written"], &exported["bytes_written"]), (&707.into(), &length.into()));
     let imported = cluster.json(&["kv", "import", "by-range", text(&json)]).expect("imported");
-    assert_eq!((&imported["rows_read"], &imported["rows_written"]), (&706.into(), &706.into()));
+    assert_eq!((&imported["rows_read"], &imported["rows_written"]), (&707.into(), &707.into()));
     assert_eq!(rows(&cluster, "by-range"), held);
 
     // From a table by ranges, by CSV, and back to JSON lines: the same file.
     cluster.done(&["kv", "export", "by-range", "--to", text(&csv)]);
-    assert!(fs::read_to_string(&csv).expect("text").starts_with("key,value,value_hex\nbytes,,000102"));
+    assert!(fs::read_to_string(&csv).expect("text").starts_with("key,key_hex,value,value_hex\nbytes,,,000102"));
     cluster.done(&["kv", "import", "csv", text(&csv)]);
     assert_eq!(cluster.done(&["kv", "export", "csv"]), fs::read_to_string(&json).expect("text"));
 
@@ -90,7 +91,7 @@ fn export_and_import_copy_a_table() {
         cluster.shell("\"$ARCHON\" kv export default --format csv | \"$ARCHON\" kv import piped --format csv").output();
     let piped = piped.expect("a shell");
     assert!(piped.status.success(), "{}", String::from_utf8_lossy(&piped.stderr));
-    assert!(String::from_utf8_lossy(&piped.stderr).contains("imported 706 rows"), "{piped:?}");
+    assert!(String::from_utf8_lossy(&piped.stderr).contains("imported 707 rows"), "{piped:?}");
     assert_eq!(rows(&cluster, "piped"), held);
     // A counter continues from its value.
     assert_eq!(cluster.done(&["kv", "--table", "piped", "incr", "counter"]), "42\n");

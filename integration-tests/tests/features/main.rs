@@ -4,6 +4,7 @@ mod agents;
 mod agents_in_other_languages;
 mod backup;
 mod backup_since;
+mod binary_keys;
 mod envoy;
 mod expiry;
 mod hand_over_times;

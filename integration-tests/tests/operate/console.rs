@@ -217,7 +217,8 @@ fn impossible_console_requests_are_refused_with_reason() {
         ("POST", cordon, CHANGES, "[]", 400, "must be a JSON object"),
         ("POST", cordon, CHANGES, "{", 400, "the body is not valid JSON"),
         ("GET", "/api/v1/rows/default/%zz", "", "", 400, "write % as %25"),
-        ("GET", "/api/v1/rows/default/%ff", "", "", 400, "UTF-8"),
+        ("GET", "/api/v1/rows/default/%ff", "", "", 404, "xff"),
+        ("GET", "/api/v1/rows/default?prefx=a", "", "", 400, "prefx"),
         ("POST", "/api/v1/nodes/athens/fly", CHANGES, "{}", 400, "fly"),
         ("POST", "/api/v1/nodes/athens/undrain", CHANGES, "{}", 200, ""),
         (

@@ -118,7 +118,7 @@ pub(crate) fn rewrite<T: MethodCall>(bytes: &[u8]) -> Result<Vec<u8>, ErrorDetai
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AccessChanged, Document, METHODS, RangeSummary, SetAccess, method_at};
+    use crate::{AccessChanged, Document, KeyText, METHODS, RangeSummary, SetAccess, method_at};
     use archon_types::Right;
 
     #[test]
@@ -140,8 +140,10 @@ mod tests {
 
     #[test]
     fn row_keys_keep_their_characters() {
-        let range = RangeSummary { begin: "a\n".to_owned(), end: Some("b\u{1b}".to_owned()) };
-        assert_eq!(read_answer::<RangeSummary>(&write(&range).unwrap()), Ok(range));
+        for end in [&b"b\x1b"[..], b"b\xff\x1b"] {
+            let range = RangeSummary { begin: KeyText::new("a\n"), end: Some(KeyText::new(end)) };
+            assert_eq!(read_answer::<RangeSummary>(&write(&range).unwrap()), Ok(range));
+        }
     }
 
     #[test]

@@ -1,13 +1,50 @@
-//! Keys in requests: any bytes, readable where they are text.
+//! Keys of rows in documents: any bytes, readable if they are text.
 
+use archon_types::shown_key;
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;
+use std::fmt;
 
-/// A key. In JSON it is a string; of bytes that are no UTF-8 an object with their hexadecimal digits: `{"hex": "ff00"}`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Key of a row. Its JSON form is a string for UTF-8, otherwise an object with hexadecimal digits: `{"hex": "ff00"}`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct KeyText(pub Bytes);
+
+impl KeyText {
+    /// Copies the bytes of a key.
+    pub fn new(key: impl AsRef<[u8]>) -> Self {
+        Self(Bytes::copy_from_slice(key.as_ref()))
+    }
+
+    /// Parses two hexadecimal digits per byte; `None` for any other text.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let byte = |pair: &[u8]| match pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        };
+        digits.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>().map(|bytes| Self(bytes.into()))
+    }
+
+    /// Returns two hexadecimal digits per byte.
+    pub fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl AsRef<[u8]> for KeyText {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Writes the key as [`shown_key`] does: in quotes, safe for a terminal, and shortened.
+impl fmt::Display for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown_key(&self.0))
+    }
+}
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -20,7 +57,7 @@ impl Serialize for KeyText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let form = match std::str::from_utf8(&self.0) {
             Ok(text) => Form::Text(text.into()),
-            Err(_) => Form::Bytes { hex: self.0.iter().map(|byte| format!("{byte:02x}")).collect() },
+            Err(_) => Form::Bytes { hex: self.hex() },
         };
         form.serialize(serializer)
     }
@@ -30,27 +67,21 @@ impl<'de> Deserialize<'de> for KeyText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Form::deserialize(deserializer)? {
             Form::Text(text) => Ok(Self(text.into_owned().into())),
-            Form::Bytes { hex } => bytes_of(&hex).map(Self).ok_or_else(|| de::Error::custom("no hexadecimal digits")),
+            Form::Bytes { hex } => {
+                Self::from_hex(&hex).ok_or_else(|| de::Error::custom("hex is not two hexadecimal digits for each byte"))
+            }
         }
     }
 }
 
-fn bytes_of(hex: &str) -> Option<Bytes> {
-    let digits = hex.as_bytes().chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2 && !pair.starts_with('+'))?;
-        u8::from_str_radix(pair, 16).ok()
-    });
-    digits.collect::<Option<Vec<u8>>>().map(Bytes::from)
-}
-
 impl JsonSchema for KeyText {
     fn schema_name() -> Cow<'static, str> {
-        "Key".into()
+        "RowKey".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A key: text, or the hexadecimal digits of bytes that are not UTF-8.",
+            "description": "Key of a row: a string if it is UTF-8, otherwise two hexadecimal digits per byte: `{\"hex\": \"ff00\"}`.",
             "anyOf": [
                 { "type": "string" },
                 { "type": "object", "properties": { "hex": { "type": "string" } }, "required": ["hex"] },

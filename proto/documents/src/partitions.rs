@@ -105,15 +105,14 @@ impl PartitionSummary {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RangeSummary {
     /// First key; empty for no lower bound.
-    pub begin: String,
+    pub begin: KeyText,
     /// First key after the range; null for no upper bound.
-    pub end: Option<String>,
+    pub end: Option<KeyText>,
 }
 
 impl From<&KeyRange> for RangeSummary {
     fn from(range: &KeyRange) -> Self {
-        let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
-        Self { begin: text(&range.begin), end: range.end.as_ref().map(|end| text(end)) }
+        Self { begin: KeyText(range.begin.clone()), end: range.end.clone().map(KeyText) }
     }
 }
 
@@ -136,7 +135,7 @@ pub struct CopySummary {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Located {
     /// The key.
-    pub key: String,
+    pub key: KeyText,
     /// Hash slot of the key, `0..16384`; null in a range table.
     pub slot: Option<u16>,
     /// Its partition.

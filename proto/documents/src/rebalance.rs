@@ -1,6 +1,7 @@
 //! Moves of a rebalance, splits and merges.
 
 use crate::codec::ANSWER_BYTES_MAX;
+use crate::key_text::KeyText;
 use crate::method::{Document, invalid, known};
 use archon_types::limits::{PLAN_MOVES_MAX, PLAN_UNMET_MAX};
 pub(crate) use archon_types::plan::Plan;
@@ -136,7 +137,7 @@ pub struct Reshaping {
     /// Number of the new partition of a split, or of the partition deleted by a merge.
     pub right: u32,
     /// First key of the right partition.
-    pub at: String,
+    pub at: KeyText,
     /// Progress, `0..=99`. For a split: the mean over its replicas, where a replica counts only once it has every key.
     /// Not measured for a merge.
     pub percent: u32,

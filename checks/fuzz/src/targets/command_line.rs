@@ -56,7 +56,7 @@ fn csv_rows(input: &[u8]) -> Verdict {
 fn files_of_json_rows() -> Vec<Vec<u8>> {
     vec![
         br#"{"key":"city/1","value":"a\"b\u0000"}
-{"key":"n","value_hex":"ff00"}
+{"key":{"hex":"fe6e"},"value_hex":"ff00"}
 
 {"revision":7,"key":"c","value":""}
 "#
@@ -66,7 +66,7 @@ fn files_of_json_rows() -> Vec<Vec<u8>> {
 
 fn files_of_csv_rows() -> Vec<Vec<u8>> {
     vec![
-        b"key,value,value_hex\ncity/1,\"a,\"\"b\"\"\nc\",\nn,,ff00\nc,,\n".to_vec(),
+        b"key,key_hex,value,value_hex\ncity/1,,\"a,\"\"b\"\"\nc\",\n,fe6e,,ff00\nc,,,\n".to_vec(),
         b"\xef\xbb\xbfvalue,revision,key\r\n1,7,a\r\n".to_vec(),
     ]
 }

@@ -54,7 +54,7 @@ pub(crate) async fn run(
 
 /// Describes the keys that it gets, and its keys afterwards.
 fn what(merge: &PartitionMerge) -> String {
-    let keys = keys_text(&merge.range.begin, merge.range.end.as_deref());
+    let keys = keys_text(&merge.range);
     let bytes = merge.right_bytes.map_or_else(String::new, |bytes| format!(", {}", bytes_text(bytes)));
     let PartitionMerge { table, right, .. } = merge;
     format!("all keys of {table}/{right}{bytes}, which is then deleted\n  {}  keys {keys}", merge.partition)

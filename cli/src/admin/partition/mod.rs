@@ -16,6 +16,7 @@ use crate::connect::leading;
 use crate::documents::contract;
 use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
+use crate::kv::KeyForm;
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
     Admin, Condition, ForceLeaderCheck, Holds, NodeName, NodeStatus, PartitionCopy, PartitionDescription, ReasonCode,
@@ -91,13 +92,13 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
     ]);
     let mut partitions: Vec<&Partition> = partitions.iter().collect();
     // The order of ranges matters, not their numbers.
-    partitions.sort_by_key(|partition| partition.range.as_ref().map(|range| range.begin.as_str()));
+    partitions.sort_by_key(|partition| partition.range.as_ref().map(|range| range.begin.clone()));
     let rows = partitions.iter().map(|partition| {
         let mut row = vec![partition.table.clone(), partition.id.to_string()];
         if ranged {
             let range = partition.range.as_ref();
-            row.push(bound_text(range.map(|range| range.begin.as_str())));
-            row.push(bound_text(range.and_then(|range| range.end.as_deref())));
+            row.push(bound_text(range.map(|range| &range.begin)));
+            row.push(bound_text(range.and_then(|range| range.end.as_ref())));
         }
         row.extend([
             listed_status(partition, output),
@@ -113,8 +114,8 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
 
 /// Prints the partition of a key.
 pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    crate::kv::check_key(&args.key)?;
-    let location = admin.locate(&args.table, &args.key).await?;
+    let key = KeyForm::of(args.hex).key(&args.key)?;
+    let location = admin.locate(&args.table, &key).await?;
     if output.is_json() {
         output.json(&location)?;
         return Ok(Exit::Done);
@@ -125,7 +126,7 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
         (Some(name), None) => name.clone(),
         (None, _) => output.bad("none"),
     };
-    output.line(format!("key        {}", bare_key(location.key.as_bytes())))?;
+    output.line(format!("key        {}", bare_key(&location.key.0)))?;
     if let Some(slot) = location.slot {
         output.line(format!("slot       {slot}"))?;
     }
@@ -133,7 +134,7 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
     output.line(format!("leader     {leader}"))?;
     output.line(format!("status     {}, epoch {}", listed_status(partition, output), partition.epoch))?;
     if let Some(range) = &partition.range {
-        output.line(format!("keys       {}", keys_text(&range.begin, range.end.as_deref())))?;
+        output.line(format!("keys       {}", keys_text(range)))?;
     }
     Ok(Exit::Done)
 }
@@ -167,8 +168,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         }
     }
     if let Some(range) = &partition.range {
-        let end = range.end.as_deref();
-        lines.push(format!("keys       {}", keys_text(&range.begin, end)));
+        lines.push(format!("keys       {}", keys_text(range)));
     }
     lines.extend(partition.reshaping.as_ref().map(|reshaping| reshaping_text(partition, reshaping)));
     for reason in &partition.reasons {

@@ -5,6 +5,7 @@ use crate::admin::partition::texts::{keys_text, operand};
 use crate::admin::wait::{Waited, Watched, wait};
 use crate::args::{PartitionArgs, SplitPartitionArgs};
 use crate::exit::{Exit, Failure};
+use crate::kv::KeyForm;
 use crate::output::{Output, bytes_text, count_text};
 use archon_client::{Admin, BarSummary, ErrorKind, EventCode, PartitionSplit, RangeSummary, Subject};
 use std::time::Duration;
@@ -28,10 +29,8 @@ pub(crate) async fn run(
         let split = admin.cancel_split(table, *id).await.map_err(partition_failure)?;
         return output.done(&split, format!("partition {table}/{id} keeps its keys: the split is abandoned"));
     }
-    if let Some(at) = &args.at {
-        crate::kv::check_key(at)?;
-    }
-    let at = args.at.as_deref().map(str::as_bytes);
+    let at = args.at.as_deref().map(|at| KeyForm::of(args.hex).key(at)).transpose()?;
+    let at = at.as_ref().map(AsRef::as_ref);
     let asked = admin.split_partition(table, *id, at, args.dry_run);
     tokio::pin!(asked);
     // A refusal comes at once.
@@ -79,7 +78,7 @@ pub(crate) async fn run(
 
 /// Describes the keys of each half, in a line each.
 fn halves(split: &PartitionSplit) -> String {
-    let keys = |range: &RangeSummary| keys_text(&range.begin, range.end.as_deref());
+    let keys = |range: &RangeSummary| keys_text(range);
     let nodes: Vec<&str> = split.nodes.iter().map(|name| name.node.as_str()).collect();
     let left = format!("\n  {}  keys {}", split.partition, keys(&split.left_keys));
     // A repeated request for a split abandoned since: there is no other half.

@@ -4,24 +4,25 @@ use crate::admin::{short_time, since};
 use crate::documents::{Node, Partition};
 use crate::output::Output;
 use archon_client::{
-    BarSummary, CopySummary as Copy, MemberTiming, NodeStatus, PartitionDescription, PartitionStatus, Reshaping,
-    ReshapingKind, Word,
+    BarSummary, CopySummary as Copy, KeyText, MemberTiming, NodeStatus, PartitionDescription, PartitionStatus,
+    RangeSummary, Reshaping, ReshapingKind, Word,
 };
-use archon_types::{bare_key, shown_key};
+use archon_types::bare_key;
 use std::time::Duration;
 
-/// Describes the keys from one bound to another.
-pub(crate) fn keys_text(begin: &str, end: Option<&str>) -> String {
-    let begin = if begin.is_empty() { "the first key".to_owned() } else { shown_key(begin.as_bytes()) };
+/// Describes the keys of a range.
+pub(crate) fn keys_text(range: &RangeSummary) -> String {
+    let RangeSummary { begin, end } = range;
+    let begin = if begin.0.is_empty() { "the first key".to_owned() } else { begin.to_string() };
     match end {
-        Some(end) => format!("from {begin} up to, not including, {}", shown_key(end.as_bytes())),
+        Some(end) => format!("from {begin} up to, not including, {end}"),
         None => format!("from {begin} on"),
     }
 }
 
 /// Formats a bound of a range of keys; `-` if there is none.
-pub(crate) fn bound_text(bound: Option<&str>) -> String {
-    bound.filter(|bound| !bound.is_empty()).map_or_else(|| "-".to_owned(), |bound| bare_key(bound.as_bytes()))
+pub(crate) fn bound_text(bound: Option<&KeyText>) -> String {
+    bound.filter(|bound| !bound.0.is_empty()).map_or_else(|| "-".to_owned(), |bound| bare_key(&bound.0))
 }
 
 /// Formats a replica: `athens:Live`; if its node is not alive, nothing is read, written or copied there:
@@ -57,7 +58,7 @@ pub(crate) fn reshaping_text(partition: &PartitionDescription, reshaping: &Resha
             false => format!("merging    gives all its keys to {left} and is then deleted; {message}"),
         };
     }
-    let at = shown_key(reshaping.at.as_bytes());
+    let at = &reshaping.at;
     format!("splitting  at {at} into {right}; {reshaping_phase}, {copies_ready} of {copies_total} copies; {message}")
 }
 

@@ -6,7 +6,6 @@ use crate::documents::Rebalance;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text, moved_bytes_text};
 use archon_client::{Admin, MovePhase, Reshaping, ReshapingKind};
-use archon_types::shown_key;
 
 /// Shows the moves in progress.
 pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -43,7 +42,7 @@ fn reshaping_rows(rebalance: &Rebalance, output: &Output) -> String {
         let (becomes, ready) = match reshaping.kind == ReshapingKind::Merge {
             true => (format!("one with {right}"), "-".to_owned()),
             false => {
-                let becomes = format!("split, {right} from {}", shown_key(at.as_bytes()));
+                let becomes = format!("split, {right} from {at}");
                 (becomes, format!("{copies_ready} of {copies_total}"))
             }
         };
@@ -130,7 +129,7 @@ mod tests {
             kind: ReshapingKind::Split.into(),
             reshaping_phase: ReshapingPhase::Copying.into(),
             right: 1,
-            at: "x".repeat(4_096),
+            at: archon_client::KeyText::new("x".repeat(4_096)),
             percent: 60,
             copies_total: 3,
             copies_ready: 2,

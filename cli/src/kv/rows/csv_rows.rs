@@ -3,11 +3,12 @@
 use super::quotes::Quotes;
 use super::{ROW_BYTES_MAX, Row};
 use crate::documents::ValueText;
+use archon_client::KeyText;
 use csv::{ByteRecord, ErrorKind, ReaderBuilder, Writer, WriterBuilder};
 use std::io::{self, Read, Write};
 
 /// Columns of an export.
-const COLUMNS: [&str; 3] = ["key", "value", "value_hex"];
+const COLUMNS: [&str; 4] = ["key", "key_hex", "value", "value_hex"];
 
 pub(super) fn begin<W: Write>(out: W) -> io::Result<Writer<W>> {
     let mut writer = WriterBuilder::new().from_writer(out);
@@ -15,9 +16,10 @@ pub(super) fn begin<W: Write>(out: W) -> io::Result<Writer<W>> {
     Ok(writer)
 }
 
-pub(super) fn write<W: Write>(out: &mut Writer<W>, key: &str, value: &ValueText) -> io::Result<()> {
-    let field = |text: &Option<String>| text.clone().unwrap_or_default();
-    out.write_record([key, &field(&value.text), &field(&value.hex)]).map_err(io_error)
+pub(super) fn write<W: Write>(out: &mut Writer<W>, key: &[u8], value: &ValueText) -> io::Result<()> {
+    let key = ValueText::of(key);
+    let fields = [&key.text, &key.hex, &value.text, &value.hex];
+    out.write_record(fields.map(|field| field.as_deref().unwrap_or_default())).map_err(io_error)
 }
 
 /// Converts the error and keeps its kind, because a closed pipe is no error.
@@ -79,7 +81,8 @@ pub(super) struct CsvRows<R> {
 /// Positions of the columns.
 #[derive(Clone, Copy)]
 struct Columns {
-    key: usize,
+    key: Option<usize>,
+    key_hex: Option<usize>,
     value: Option<usize>,
     value_hex: Option<usize>,
 }
@@ -92,7 +95,7 @@ impl<R: Read> CsvRows<R> {
         let mut record = ByteRecord::new();
         let header = reader.read_byte_record(&mut record).map_err(|error| (1, error.to_string()))?;
         if !header {
-            return Err((1, "a header is missing: key,value,value_hex".to_owned()));
+            return Err((1, "a header is missing: key,key_hex,value,value_hex".to_owned()));
         }
         if let Some(why) = broken(&reader) {
             return Err((1, why));
@@ -125,10 +128,18 @@ impl<R: Read> CsvRows<R> {
     fn row(&self) -> Result<Row, String> {
         let field = |place: usize| {
             let bytes = self.record.get(place).unwrap_or_default();
-            std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8; write such a value as value_hex".to_owned())
+            std::str::from_utf8(bytes)
+                .map_err(|_| "it is not UTF-8; write such a key as key_hex, and such a value as value_hex".to_owned())
+        };
+        let (key, key_hex) = (self.columns.key.map(field).transpose()?, self.columns.key_hex.map(field).transpose()?);
+        let (key, key_hex) = (key.unwrap_or_default(), key_hex.unwrap_or_default());
+        let key = match (key.is_empty(), key_hex.is_empty()) {
+            (_, true) => KeyText::new(key),
+            (true, false) => KeyText(super::from_hex("key_hex", key_hex)?),
+            (false, false) => return Err("there is both a key and a key_hex; leave one of them out".to_owned()),
         };
         let (value, hex) = (self.columns.value.map(field).transpose()?, self.columns.value_hex.map(field).transpose()?);
-        Row::of(field(self.columns.key)?, value, hex)
+        Row::of(key, value, hex)
     }
 }
 
@@ -151,10 +162,13 @@ fn columns(header: &ByteRecord) -> Result<Columns, String> {
             _ => Err(format!("the header names the column `{column}` twice")),
         }
     };
-    let key = place("key")?.ok_or("the header names no column `key`")?;
+    let (key, key_hex) = (place("key")?, place("key_hex")?);
+    if key.or(key_hex).is_none() {
+        return Err("the header names neither a column `key` nor `key_hex`".to_owned());
+    }
     match (place("value")?, place("value_hex")?) {
         (None, None) => Err("the header names neither a column `value` nor `value_hex`".to_owned()),
-        (value, value_hex) => Ok(Columns { key, value, value_hex }),
+        (value, value_hex) => Ok(Columns { key, key_hex, value, value_hex }),
     }
 }
 

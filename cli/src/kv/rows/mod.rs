@@ -1,5 +1,5 @@
-//! Rows as text: JSON Lines and CSV. A value that is not UTF-8 is in hexadecimal digits, in a separate field, as in the
-//! output of `-o json`.
+//! Rows as text: JSON Lines and CSV. Keys and values that are not UTF-8 are in hexadecimal digits; in JSON in the form of
+//! `-o json`, in CSV in separate columns.
 
 mod csv_rows;
 mod json_rows;
@@ -10,6 +10,7 @@ pub(crate) use read::{Bad, Rows, open};
 
 use crate::args::RowFormat;
 use crate::documents::ValueText;
+use archon_client::KeyText;
 use archon_types::limits::{check_key, check_value};
 use bytes::Bytes;
 use std::io::{self, Write};
@@ -29,16 +30,16 @@ pub(crate) struct Row {
 impl Row {
     /// Creates a row from the fields of a line. An empty `value_hex` beside a `value` is ignored, because CSV always
     /// has that field.
-    fn of(key: &str, value: Option<&str>, value_hex: Option<&str>) -> Result<Self, String> {
-        check_key(key.as_bytes()).map_err(|error| error.message)?;
+    fn of(key: KeyText, value: Option<&str>, value_hex: Option<&str>) -> Result<Self, String> {
+        check_key(&key.0).map_err(|error| error.message)?;
         let value = match (value, value_hex.filter(|hex| !hex.is_empty() || value.is_none())) {
             (Some(text), None) => Bytes::copy_from_slice(text.as_bytes()),
-            (None | Some(""), Some(hex)) => from_hex(hex)?,
+            (None | Some(""), Some(hex)) => from_hex("value_hex", hex)?,
             (Some(_), Some(_)) => return Err("there is both a value and a value_hex; leave one of them out".to_owned()),
             (None, None) => return Err("there is neither a value nor a value_hex".to_owned()),
         };
         check_value(&value).map_err(|error| error.message)?;
-        Ok(Self { key: Bytes::copy_from_slice(key.as_bytes()), value, expires_at_ms: None })
+        Ok(Self { key: key.0, value, expires_at_ms: None })
     }
 
     /// Returns the bytes of key and value.
@@ -47,14 +48,10 @@ impl Row {
     }
 }
 
-fn from_hex(text: &str) -> Result<Bytes, String> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(high)? << 4 | digit(low)?),
-        _ => None,
-    };
-    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
-    bytes.map(Bytes::from).ok_or_else(|| "value_hex is not two hexadecimal digits for each byte".to_owned())
+/// Reads the hexadecimal digits of a field.
+fn from_hex(field: &str, text: &str) -> Result<Bytes, String> {
+    let bytes = KeyText::from_hex(text).map(|bytes| bytes.0);
+    bytes.ok_or_else(|| format!("{field} is not two hexadecimal digits for each byte"))
 }
 
 /// Writes rows.
@@ -80,11 +77,9 @@ impl<W: Write> RowWriter<W> {
     /// Writes one row. CSV has no column for its expiry.
     pub(crate) fn write(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> io::Result<()> {
         let value = ValueText::of(value);
-        // All stored keys are valid UTF-8.
-        let key = String::from_utf8_lossy(key);
         match self {
-            Self::Jsonl(out) => json_rows::write(out, key.into_owned(), value, expires_at_ms),
-            Self::Csv(out) => csv_rows::write(out, &key, &value),
+            Self::Jsonl(out) => json_rows::write(out, KeyText::new(key), value, expires_at_ms),
+            Self::Csv(out) => csv_rows::write(out, key, &value),
         }
     }
 
@@ -102,10 +97,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn written(format: RowFormat, rows: &[(String, Vec<u8>)]) -> Vec<u8> {
+    fn written(format: RowFormat, rows: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
         let mut out = RowWriter::new(format, Vec::new()).unwrap();
         for (key, value) in rows {
-            out.write(key.as_bytes(), value, None).unwrap();
+            out.write(key, value, None).unwrap();
         }
         out.finish().unwrap()
     }
@@ -115,14 +110,15 @@ mod tests {
         Rows::new(format, io::Cursor::new(text)).map(|row| row.map(|(_, row)| row)).collect()
     }
 
-    fn rows() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
+    fn rows() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
         let value = prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..40),
             any::<String>().prop_map(String::into_bytes),
             "[\",\r\n\t a]{0,12}".prop_map(String::into_bytes),
             Just(b"-42".to_vec()),
         ];
-        let key = prop_oneof!["[\",\r\n a]{1,6}", "\\PC{1,12}", any::<String>().prop_map(|text| format!("k{text}"))];
+        let text = prop_oneof!["[\",\r\n a]{1,6}", "\\PC{1,12}", any::<String>().prop_map(|text| format!("k{text}"))];
+        let key = prop_oneof![text.prop_map(String::into_bytes), proptest::collection::vec(any::<u8>(), 1..12)];
         proptest::collection::vec((key, value), 0..12)
     }
 
@@ -133,7 +129,7 @@ mod tests {
             let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
             let found = read_back(format, written(format, &rows)).unwrap();
             let plain: Vec<_> = found.iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect();
-            let wanted: Vec<_> = rows.into_iter().map(|(key, value)| (key.into_bytes(), value)).collect();
+            let wanted: Vec<_> = rows.into_iter().collect();
             prop_assert_eq!(plain, wanted);
         }
 
@@ -146,7 +142,7 @@ mod tests {
             text.truncate((text.len() as f64 * cut) as usize);
             let found = Rows::new(format, io::Cursor::new(text)).map_while(Result::ok);
             for ((_, row), (key, value)) in found.zip(rows) {
-                prop_assert_eq!((&row.key[..], &row.value[..]), (key.as_bytes(), &value[..]));
+                prop_assert_eq!((&row.key[..], &row.value[..]), (&key[..], &value[..]));
             }
         }
 
@@ -165,16 +161,16 @@ mod tests {
     #[test]
     fn format_of_lines_is_stable() {
         let rows = [
-            ("a".to_owned(), b"x,\"y\"\nz".to_vec()),
-            ("b".to_owned(), b"\xff\x00".to_vec()),
-            ("c".to_owned(), Vec::new()),
+            (b"a".to_vec(), b"x,\"y\"\nz".to_vec()),
+            (b"b".to_vec(), b"\xff\x00".to_vec()),
+            (b"c\xfe".to_vec(), Vec::new()),
         ];
         let text = |format| String::from_utf8(written(format, &rows)).unwrap();
         assert_eq!(
             text(RowFormat::Jsonl),
-            "{\"key\":\"a\",\"value\":\"x,\\\"y\\\"\\nz\"}\n{\"key\":\"b\",\"value_hex\":\"ff00\"}\n{\"key\":\"c\",\"value\":\"\"}\n"
+            "{\"key\":\"a\",\"value\":\"x,\\\"y\\\"\\nz\"}\n{\"key\":\"b\",\"value_hex\":\"ff00\"}\n{\"key\":{\"hex\":\"63fe\"},\"value\":\"\"}\n"
         );
-        assert_eq!(text(RowFormat::Csv), "key,value,value_hex\na,\"x,\"\"y\"\"\nz\",\nb,,ff00\nc,,\n");
+        assert_eq!(text(RowFormat::Csv), "key,key_hex,value,value_hex\na,,\"x,\"\"y\"\"\nz\",\nb,,,ff00\n,63fe,,\n");
     }
 
     #[test]
@@ -182,7 +178,7 @@ mod tests {
         for (format, text, line, part) in [
             (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"}\n\n{\"key\":\"b\"}\n", 3, "neither a value"),
             (RowFormat::Jsonl, "{\"key\":\"a\",\"valeu\":\"1\"}\n", 1, "valeu"),
-            (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":1}\n", 1, "key, value and value_hex are text in quotes"),
+            (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":1}\n", 1, "value and value_hex are text in quotes"),
             (RowFormat::Jsonl, "[{\"key\":\"a\",\"value\":\"1\"}]\n", 1, "jq -c"),
             (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"", 1, "ends in the middle"),
             (RowFormat::Jsonl, "{\"key\":\"\",\"value\":\"1\"}\n", 1, "key is empty"),
@@ -200,7 +196,13 @@ mod tests {
             (RowFormat::Csv, "k\0e\0y\0,\0", 1, "UTF-16"),
             (RowFormat::Jsonl, "{\0\"\0", 1, "UTF-16"),
             (RowFormat::Csv, "key,value_hex\na,zz\n", 2, "hexadecimal"),
-            (RowFormat::Csv, "value\n1\n", 1, "no column `key`"),
+            (RowFormat::Csv, "value\n1\n", 1, "neither a column `key` nor `key_hex`"),
+            (RowFormat::Csv, "key_hex,value\nf,1\n", 2, "key_hex is not two hexadecimal"),
+            (RowFormat::Csv, "key,key_hex,value\na,ff,1\n", 2, "both a key and a key_hex"),
+            (RowFormat::Csv, "key,key_hex,value\n,,1\n", 2, "key is empty"),
+            (RowFormat::Jsonl, "{\"key\":{\"hex\":\"f\"},\"value\":\"1\"}\n", 1, "hexadecimal digits"),
+            (RowFormat::Jsonl, "{\"key\":{\"hxe\":\"ff\"},\"value\":\"1\"}\n", 1, "key is text in quotes"),
+            (RowFormat::Jsonl, "{\"key\":7,\"value\":\"1\"}\n", 1, "key is text in quotes"),
             (RowFormat::Csv, "key,valeu\na,1\n", 1, "valeu"),
             (RowFormat::Csv, "key\na\n", 1, "value"),
             (RowFormat::Csv, "key,key,value\na,b,c\n", 1, "twice"),
@@ -222,6 +224,9 @@ mod tests {
         assert_eq!(one(RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"}\r\n\r\n"), [row("a", "1")]);
         assert_eq!(one(RowFormat::Csv, "\u{feff}value,key\r\n1,a\r\n"), [row("a", "1")]);
         assert_eq!(one(RowFormat::Csv, "key,value_hex,revision\na,3132,9\n"), [row("a", "12")]);
+        let binary = Row { key: b"\xff"[..].into(), value: "1".into(), expires_at_ms: None };
+        assert_eq!(one(RowFormat::Csv, "key_hex,value\nff,1\n"), [binary.clone()]);
+        assert_eq!(one(RowFormat::Jsonl, "{\"key\":{\"hex\":\"FF\"},\"value\":\"1\"}"), [binary]);
         assert_eq!(one(RowFormat::Csv, "key,value\n"), []);
         assert_eq!(one(RowFormat::Jsonl, ""), []);
     }

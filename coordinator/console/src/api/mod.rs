@@ -5,6 +5,7 @@ mod asker;
 pub(crate) mod body_room;
 mod cluster;
 mod extract;
+mod key_path;
 mod nodes;
 mod operation;
 mod operations;

@@ -5,7 +5,9 @@ use super::extract::{Body, Path};
 use super::nodes::Empty;
 use super::paths::{Keyed, OfTable};
 use crate::error::ApiError;
-use archon_client::{ErrorKind, Located, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary};
+use archon_client::{
+    ErrorKind, KeyText, Located, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary,
+};
 use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,7 +40,7 @@ pub(crate) struct Reasoned {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitAt {
     /// First key of the new partition; default: the key that halves its bytes.
-    at: Option<String>,
+    at: Option<KeyText>,
     /// Only reports the effect.
     #[serde(default)]
     dry_run: bool,
@@ -84,7 +86,7 @@ pub(crate) async fn split(
     body: Body<SplitAt>,
 ) -> Result<Json<PartitionSplit>, ApiError> {
     let (admin, split) = (asker.admin("SplitPartition")?, body.read().await?);
-    let at = split.at.as_deref().map(str::as_bytes);
+    let at = split.at.as_ref().map(AsRef::as_ref);
     let splitting = admin.split_partition(&named.table, named.number, at, split.dry_run);
     let searching = |_| {
         let why = "the search of the split key is still running; repeat the request, or give a key";

@@ -1,5 +1,6 @@
 //! Path parameters shared by several operations.
 
+use super::key_path::UrlKey;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -11,11 +12,11 @@ pub(crate) struct OfTable {
 }
 
 /// Key of the operation.
-#[derive(Deserialize, JsonSchema)]
+#[derive(JsonSchema)]
 pub(crate) struct Keyed {
     /// The table's name.
     pub(crate) table: String,
-    /// The key: 1 to 4096 bytes of UTF-8.
+    /// The key: 1 to 4096 bytes, percent-encoded.
     #[schemars(length(min = 1, max = 4096))]
-    pub(crate) key: String,
+    pub(crate) key: UrlKey,
 }

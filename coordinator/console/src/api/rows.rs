@@ -2,12 +2,13 @@
 
 use super::asker::Asker;
 use super::extract::{Body, KnownTag, Named, Octets, Path, Query, Unconditional};
+use super::key_path::UrlKey;
 use super::operation::Answered;
 use super::paths::{Keyed, OfTable};
 use crate::documents::{Entry, ValueText};
 use crate::error::{ApiError, STAMP_HEADER};
 use archon_client::bytes::Bytes;
-use archon_client::{Answer, Client, Error, ErrorKind, Expiry, Op, PutOptions, Revision, Right, WriteName};
+use archon_client::{Answer, Client, Error, ErrorKind, Expiry, KeyText, Op, PutOptions, Revision, Right, WriteName};
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -23,24 +24,23 @@ const TTL_HEADER: &str = "archon-ttl-ms";
 /// Header of the Unix time at which a value expires, in milliseconds.
 const EXPIRES_HEADER: &str = "archon-expires-ms";
 
-/// Selection of rows.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// Selection of rows; keys are percent-encoded bytes.
+#[derive(Default, JsonSchema)]
 pub(crate) struct ScanQuery {
     /// Only keys with this prefix.
-    #[serde(default)]
-    prefix: String,
+    #[schemars(default)]
+    pub(super) prefix: UrlKey,
     /// Only this key and greater ones.
-    from: Option<String>,
+    pub(super) from: Option<UrlKey>,
     /// Only keys that are less than this one.
-    to: Option<String>,
+    pub(super) to: Option<UrlKey>,
     /// Only keys after this one in the order of the scan: continues after the last key of the previous page.
-    after: Option<String>,
+    pub(super) after: Option<UrlKey>,
     /// Descending order.
-    #[serde(default)]
-    reverse: bool,
+    #[schemars(default)]
+    pub(super) reverse: bool,
     /// Maximum number of rows, 1 to 10,000; default: 100.
-    limit: Option<u32>,
+    pub(super) limit: Option<u32>,
 }
 
 /// Rows, in order of their keys.
@@ -87,7 +87,7 @@ pub(crate) async fn scan(
     }
     let page = scan.page().await?;
     let rows = page.entries.into_iter().map(|entry| Entry {
-        key: String::from_utf8_lossy(&entry.key).into_owned(),
+        key: KeyText(entry.key),
         value: ValueText::of(&entry.value),
         revision: entry.revision.get(),
         expires_at_ms: entry.expires_at_ms,
@@ -98,7 +98,7 @@ pub(crate) async fn scan(
 pub(crate) async fn get(asker: Asker, Path(keyed): Path<Keyed>, known: KnownTag) -> Result<Found, ApiError> {
     let (found, stamp_ms) = asker.rows(Right::Read, "Get", &keyed.table).await?.get_with_stamp(&keyed.key).await?;
     let absent = || {
-        let why = format!("{:?} is absent from table {}", keyed.key, keyed.table);
+        let why = format!("{} is absent from table {}", keyed.key, keyed.table);
         ApiError::new(ErrorKind::NotFound, why).with_stamp(stamp_ms)
     };
     let found = found.ok_or_else(absent)?;
@@ -153,7 +153,7 @@ pub(crate) async fn put(
     let written = match name {
         Some(name) => {
             let expiry = ttl.map(|ttl| Expiry::After(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)));
-            let op = Op::write(keyed.key.into(), value, expected, expiry);
+            let op = Op::write(keyed.key.0, value, expected, expiry);
             match write_named(&client, op, name).await? {
                 Answer::Written { revision } => Ok(revision),
                 Answer::ConditionFailed { revision } => Err(Error::ConditionFailed { found: revision }),
@@ -182,7 +182,7 @@ pub(crate) async fn delete(
 ) -> Result<Json<Removed>, ApiError> {
     let client = asker.rows(Right::Write, "Delete", &keyed.table).await?;
     let existed = match name {
-        Some(name) => match write_named(&client, Op::Delete { key: keyed.key.into() }, name).await? {
+        Some(name) => match write_named(&client, Op::Delete { key: keyed.key.0 }, name).await? {
             Answer::Deleted { existed } => existed,
             other => return Err(unexpected(&other)),
         },
@@ -217,7 +217,7 @@ pub(crate) async fn increment(
     let client = asker.rows(Right::Write, "Increment", &keyed.table).await?;
     let by = body.read().await?.by.unwrap_or(1);
     let (value, revision) = match name {
-        Some(name) => match write_named(&client, Op::Increment { key: keyed.key.into(), by }, name).await? {
+        Some(name) => match write_named(&client, Op::Increment { key: keyed.key.0, by }, name).await? {
             Answer::Counter { value, revision } => (value, revision),
             Answer::NotANumber => return Err(Error::NotANumber.into()),
             other => return Err(unexpected(&other)),

@@ -4,9 +4,8 @@ use super::asker::Asker;
 use super::extract::{Body, Path, Query};
 use super::paths::OfTable;
 use crate::error::ApiError;
-use archon_client::bytes::Bytes;
 use archon_client::documents::{TableDescription, TableDropped};
-use archon_client::{ErrorKind, RangeLimits, TableCheck, TableSummary};
+use archon_client::{ErrorKind, KeyText, RangeLimits, TableCheck, TableSummary};
 use axum::Json;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,7 +27,7 @@ pub(crate) struct NewTable {
     replication: Option<u8>,
     /// Initial split keys of a range table.
     #[serde(default)]
-    split_at: Vec<String>,
+    split_at: Vec<KeyText>,
     /// Size in bytes above which a range is split automatically; at least 1 MiB.
     split_above_bytes: Option<u64>,
     /// Operations per second above which a range is split automatically; at least 100.
@@ -113,7 +112,7 @@ pub(crate) async fn create(asker: Asker, body: Body<NewTable>) -> Result<Json<Ta
     let made = match table.kind {
         Kind::Hash => admin.create_table(name, partitions, replication).await?,
         Kind::Range => {
-            let split_at = table.split_at.iter().cloned().map(Bytes::from).collect();
+            let split_at = table.split_at.iter().map(|key| key.0.clone()).collect();
             admin.create_range_table(name, split_at, table.limits(), replication).await?
         }
         Kind::Lease => admin.create_lease_table(name, partitions).await?,

@@ -3,7 +3,7 @@
 use crate::leader::load::Loads;
 use crate::service::findings::subjects;
 use archon_coordinator_core::{ClusterState, Reshaping};
-use archon_documents::Reshaping as Summary;
+use archon_documents::{KeyText, Reshaping as Summary};
 use archon_types::NodeId;
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ impl Shown {
             kind: reshaping.kind.into(),
             reshaping_phase: reshaping.phase.into(),
             right: reshaping.right.index,
-            at: String::from_utf8_lossy(&reshaping.at).into_owned(),
+            at: KeyText(reshaping.at),
             percent: reshaping.percent,
             copies_total: count(reshaping.copies),
             copies_ready: count(reshaping.copies_ready),

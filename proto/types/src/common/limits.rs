@@ -95,7 +95,7 @@ pub const fn scan_bytes_max(limit: u32) -> usize {
     }
 }
 
-/// Checks a key: not empty, at most [`KEY_BYTES_MAX`], valid UTF-8.
+/// Checks a key: 1 to [`KEY_BYTES_MAX`] bytes of any kind.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`], naming the length found and the limit.
@@ -105,9 +105,6 @@ pub fn check_key(key: &[u8]) -> Result<(), ErrorDetail> {
     }
     if key.len() > KEY_BYTES_MAX {
         return Err(invalid(format!("the key has {} bytes; the limit is {KEY_BYTES_MAX}", key.len())));
-    }
-    if let Err(error) = std::str::from_utf8(key) {
-        return Err(invalid(format!("the key is not valid UTF-8 (first bad byte at {})", error.valid_up_to())));
     }
     Ok(())
 }
@@ -243,11 +240,11 @@ mod tests {
     use crate::Millis;
 
     #[test]
-    fn keys_are_limited_in_bytes() {
+    fn keys_are_any_bytes_within_limits() {
         assert!(check_key(&[b'k'; KEY_BYTES_MAX]).is_ok());
         assert!(check_key(&[b'k'; KEY_BYTES_MAX + 1]).is_err());
         assert!(check_key(b"").is_err());
-        assert!(check_key(b"a\xff").unwrap_err().message.contains("bad byte at 1"));
+        assert!(check_key(b"a\xff\x00").is_ok(), "keys are bytes, not text");
     }
 
     #[test]

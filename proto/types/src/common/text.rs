@@ -30,8 +30,8 @@ pub fn into_plain(text: String) -> String {
 /// Longest key that a sentence or a table shows whole, in characters.
 const SHOWN_KEY_CHARS_MAX: usize = 60;
 
-/// Formats a key in quotes: invalid UTF-8 is replaced, invisible characters are escaped. A long key is shown by its
-/// beginning and its length.
+/// Formats a key in quotes: bytes that are not UTF-8 are escaped as `\xff`, invisible characters and backslashes as in a
+/// Rust string. A long key is shown by its beginning and its length.
 pub fn shown_key(key: &[u8]) -> String {
     let (head, rest) = key_head(key);
     format!("\"{head}\"{rest}")
@@ -45,11 +45,20 @@ pub fn bare_key(key: &[u8]) -> String {
 
 /// Returns the displayed part of a key and a note about the rest.
 fn key_head(key: &[u8]) -> (String, String) {
-    let text = String::from_utf8_lossy(key);
-    match text.char_indices().nth(SHOWN_KEY_CHARS_MAX) {
-        None => (text.escape_debug().to_string(), String::new()),
-        Some((end, _)) => (text[..end].escape_debug().to_string(), format!("… ({} bytes)", key.len())),
+    let (mut head, mut left) = (String::new(), SHOWN_KEY_CHARS_MAX);
+    for chunk in key.utf8_chunks() {
+        let text = chunk.valid();
+        let end = text.char_indices().nth(left).map_or(text.len(), |(end, _)| end);
+        head.extend(text[..end].escape_debug());
+        left -= text[..end].chars().count();
+        let invalid = &chunk.invalid()[..chunk.invalid().len().min(left)];
+        head.extend(invalid.escape_ascii().map(char::from));
+        left -= invalid.len();
+        if end < text.len() || invalid.len() < chunk.invalid().len() {
+            return (head, format!("… ({} bytes)", key.len()));
+        }
     }
+    (head, String::new())
 }
 
 /// Formats a number of bytes for people: `0 B`, `1.5 KiB`, `20.0 MiB`.
@@ -87,6 +96,15 @@ mod tests {
             (shown_key(&[b'x'; 60]), bare_key(b"a\nb")),
             (format!("\"{}\"", "x".repeat(60)), "a\\nb".to_owned())
         );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_escaped_in_a_key() {
+        assert_eq!(shown_key(b"\xac\xed\x00\x05t\x00\x01k"), r#""\xac\xed\0\u{5}t\0\u{1}k""#);
+        assert_ne!(shown_key(b"\xff"), shown_key(br"\xff"), "a text of the same look is another key");
+        assert_eq!(bare_key(&[0xff; 60]), r"\xff".repeat(60));
+        assert_eq!(bare_key(&[0xff; 61]), format!("{}… (61 bytes)", r"\xff".repeat(60)));
+        assert_eq!(bare_key(&[&[b'x'; 60][..], &[0xff]].concat()), format!("{}… (61 bytes)", "x".repeat(60)));
     }
 
     #[test]

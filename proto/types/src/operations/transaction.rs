@@ -1,6 +1,7 @@
 //! Several keys of one partition in one operation: a transaction, which writes them if its checks hold, and a read.
 
 use crate::common::limits::{OPERATION_OVERHEAD_BYTES, check_expiry, check_key, check_value};
+use crate::common::text::shown_key;
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::ids::Revision;
 use crate::operations::expiry::Expiry;
@@ -92,8 +93,8 @@ impl Transaction {
         let mut keys: Vec<&Bytes> = new.writes.iter().map(|write| &write.key).collect();
         keys.sort_unstable();
         if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            let key = String::from_utf8_lossy(twice[0]);
-            return Err(invalid(format!("the transaction writes the key {key:?} twice; leave out the first write")));
+            let key = shown_key(twice[0]);
+            return Err(invalid(format!("the transaction writes the key {key} twice; leave out the first write")));
         }
         Ok(new)
     }
