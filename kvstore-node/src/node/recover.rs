@@ -10,6 +10,7 @@ use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, engine_position, ro
 use archon_replica::{Position, Recovered as ReplicaState, Run};
 use archon_types::{Epoch, PlacementId, ScanOrder, Seq};
 use archon_wal::{Recovered, StreamState, Wal, WalBatch, WalError};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
@@ -186,7 +187,8 @@ fn read_placement(
             }
             last = entry.at.seq;
             if entry.at.seq > complete.seq && unreadable.is_none() {
-                match Effect::decode(&entry.bytes) {
+                // Copied: records are slices of reads of many records, of which some may be obsolete.
+                match Effect::decode(&Bytes::copy_from_slice(&entry.bytes)) {
                     Ok(effect) => {
                         log_time.observe(effect.at);
                         memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())?;

@@ -14,7 +14,7 @@ use crate::rows::row;
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
 use archon_types::transaction::{TRANSACTION_BYTES_MAX, TRANSACTION_KEYS_MAX};
 use archon_types::{ClientId, KeyRange, Millis};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// Formats before 3 had client rows among the changes; format 3 had no values that expire, format 4 no outcomes of
 /// transactions.
@@ -32,6 +32,9 @@ const _: () =
 // kind byte and lengths of each key and the head and length of each value.
 const _: () = assert!(2 * TRANSACTION_KEYS_MAX < EFFECT_CHANGES_MAX);
 const _: () = assert!(TRANSACTION_BYTES_MAX + 2 * 32 * TRANSACTION_KEYS_MAX + 1_024 <= EFFECT_BYTES_MAX);
+
+/// Bytes of an entry that one of its rows may keep in memory: a row is charged a quarter of that besides its own bytes.
+const SMALL_ENTRY_BYTES: usize = 512;
 
 /// A row set, or removed if `value` is `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +54,25 @@ impl RowChange {
     /// Removes a row.
     pub const fn remove(key: Bytes) -> Self {
         Self { key, value: None }
+    }
+
+    /// Returns the bytes of key and value.
+    pub(crate) fn bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// Copies key and value out of their entry of `entry_bytes`, unless that is small, or they are at least half of it. A
+    /// kept row then holds at most about twice its own bytes, which are all that a budget counts of it, or a small entry.
+    pub(crate) fn detach(self, entry_bytes: usize) -> Self {
+        if self.bytes() * 2 >= entry_bytes || entry_bytes <= SMALL_ENTRY_BYTES {
+            return self;
+        }
+        let key = self.key.len();
+        let mut copy = BytesMut::with_capacity(self.bytes());
+        copy.extend_from_slice(&self.key);
+        copy.extend_from_slice(self.value.as_deref().unwrap_or_default());
+        let copy = copy.freeze();
+        Self { key: copy.slice(..key), value: self.value.map(|_| copy.slice(key..)) }
     }
 }
 

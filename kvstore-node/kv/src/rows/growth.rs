@@ -86,6 +86,8 @@ impl Growing {
 
     /// Starts a count of user rows up to `last`, after which there are none now.
     pub(crate) fn begin(&mut self, last: Option<Bytes>) {
+        // Copied: a slice would keep the whole entry of the row.
+        let last = last.map(|last| Bytes::copy_from_slice(&last));
         self.trend.look_from(last.clone());
         // No key is empty: nothing is counted yet.
         self.counting = Some(Counting { reached: Bytes::new(), last, missed: Growth::default() });
@@ -94,7 +96,7 @@ impl Growing {
     /// Records that the count includes rows up to this key; ignored if the count began on another memtable.
     pub(crate) fn reached(&mut self, key: Bytes) {
         if let Some(counting) = &mut self.counting {
-            counting.reached = key;
+            counting.reached = Bytes::copy_from_slice(&key);
         }
     }
 

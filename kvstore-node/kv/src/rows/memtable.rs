@@ -8,6 +8,9 @@
 //! them. So a row overwritten often costs the engine one write per freeze, and a row set and removed in between costs
 //! it none.
 //!
+//! Entries are slices of the log's memory, charged by the bytes of their rows. A committed row that is a small part of its
+//! entry is copied out of it: otherwise a small row would keep the memory of a large entry, and no budget would count it.
+//!
 //! Records of operations change no rows here: committed ones are gathered as one piece per client, which the flusher joins
 //! with the client's row in the engine (docs/design/adr/0091-exactly-once-windows.md).
 //!
@@ -90,6 +93,11 @@ impl Open {
     fn cost(&self) -> usize {
         let forgets = self.forget.len() * (size_of::<ClientId>() + 2 * size_of::<(ClientId, Seq)>());
         OPEN_BYTES + self.clear.as_ref().map_or(0, clear_cost) + self.changes.iter().map(cost).sum::<usize>() + forgets
+    }
+
+    /// Returns the bytes of its entry in the log, less a few: those of its rows and of the clients that it forgets.
+    fn entry_bytes(&self) -> usize {
+        self.changes.iter().map(RowChange::bytes).sum::<usize>() + self.forget.len() * size_of::<ClientId>()
     }
 
     /// Returns the clients that it records or forgets.
@@ -233,15 +241,17 @@ impl Memtable {
             time = Some(open.at);
             self.bytes -= open.cost();
             self.newest_windows.get_mut().pop(&open);
+            // Its rows may stay for long after others of the same entry were overwritten.
+            let entry_bytes = open.entry_bytes();
             if let Some(range) = open.clear {
                 self.open_clears.settled(open.seq);
-                self.clear(open.seq, range);
+                self.clear(open.seq, detached(&range));
             }
             for change in open.changes {
                 if let Some(newest) = self.newest_mut(is_value(&change.key)) {
                     newest.remove_if(&change.key, |row| row.seq == open.seq);
                 }
-                self.settle(change);
+                self.settle(change.detach(entry_bytes));
             }
             self.settle_records(&open.forget, open.record.as_ref(), open.at);
         }
@@ -440,6 +450,12 @@ impl Drop for Memtable {
     fn drop(&mut self) {
         self.budget.release(self.charged);
     }
+}
+
+/// Copies a range out of its entry.
+fn detached(range: &KeyRange) -> KeyRange {
+    let copy = |bound: &Bytes| Bytes::copy_from_slice(bound);
+    KeyRange { begin: copy(&range.begin), end: range.end.as_ref().map(copy) }
 }
 
 fn cost(change: &RowChange) -> usize {

@@ -166,3 +166,28 @@ fn clear_hides_rows_from_readers_that_see_its_entry() {
     assert_eq!((frozen.clears().len(), frozen.rows().iter().any(|row| row.key == key(3))), (1, false));
     assert_eq!(seen(&memtable, Reader::Committed), ["0", "", "", "", "30"], "the engine still has it");
 }
+
+/// Entries with a small row of their own and a large row that all of them overwrite: the memory of at most one entry
+/// stays, that of the large row.
+#[test]
+fn small_rows_do_not_keep_large_entries_in_memory() {
+    let mut memtable = Memtable::new(seq(0), MemtableBudget::default());
+    let large = Bytes::from(vec![7; 100_000]);
+    let entries: Vec<Bytes> = (1..=50)
+        .map(|at| {
+            let changes = vec![set(1, at), RowChange::set(key(0), large.clone()), RowChange::remove(any_key(9))];
+            let changes = changes.into_iter().chain([RowChange::set(key(100 + at as u8), Bytes::from("small"))]);
+            let clear = KeyRange { begin: Bytes::from(vec![200, at as u8]), end: Some(Bytes::from(vec![201])) };
+            let effect = Effect { clear: Some(clear), ..Effect::new(Millis::new(at), changes.collect()) };
+            let (entry, effect) = effect.into_entry().unwrap();
+            memtable.push(seq(at), effect).unwrap();
+            entry
+        })
+        .collect();
+    memtable.commit(seq(50));
+    let kept = entries.into_iter().filter(|entry| !entry.is_unique()).count();
+    assert!(kept <= 1, "{kept} entries of {} bytes are kept for rows of {} bytes", large.len(), memtable.bytes());
+    let view = |number: u8| memtable.get(&key(number), Reader::Committed).flatten().cloned();
+    assert_eq!((view(150), view(0)), (Some("small".into()), Some(large)));
+    assert_eq!(memtable.get(&any_key(9), Reader::Committed), Some(None));
+}
