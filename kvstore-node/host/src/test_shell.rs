@@ -35,6 +35,13 @@ impl Reply for &'static str {
             _ => Ok(()),
         }
     }
+
+    fn hold(&mut self, answer: &Outcome) -> Result<(), ErrorDetail> {
+        match (*self, answer) {
+            ("holds nothing", Ok(_)) => Err(ErrorDetail::new(ErrorKind::Overloaded, "no room to wait")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// An engine that refuses everything, as after a write that met a full disk.

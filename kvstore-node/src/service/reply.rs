@@ -118,6 +118,16 @@ impl ReplyTo {
         }
     }
 
+    /// Counts the answer to a read that waits for an entry to commit. [`Replies::add`] then counts nothing more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Overloaded`](archon_types::ErrorKind::Overloaded) with a delay for the retry.
+    pub(crate) fn hold(&mut self, outcome: &Outcome) -> Result<(), ErrorDetail> {
+        match self {
+            Self::Stream { permit, .. } | Self::Call { permit, .. } => permit.answered(weight(outcome)),
+        }
+    }
+
     /// Returns the operation and its arrival; `None` if it could not be decoded.
     const fn asked(&self) -> Option<Asked> {
         match self {
@@ -328,6 +338,31 @@ mod tests {
         replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(Stored::new(value, Revision::new(1))))));
         replies.send();
         assert_eq!((admission.bytes_used(), stream.ops_used()), (0, 0), "what nobody takes is given back");
+    }
+
+    /// Unary calls are those of Redis clients as well.
+    #[test]
+    fn answers_that_wait_for_an_entry_are_bounded() {
+        let admission = NodeAdmission::default();
+        let client = admission.client(FROM);
+        let value = Stored::new(Bytes::from(vec![0; 1024 * 1024]), Revision::new(1));
+        let outcome = Ok(Answer::Values(vec![Some(value.clone()), None, Some(value)]));
+        let mut waiting = Vec::new();
+        for _ in 0..1_000 {
+            let Ok(permit) = client.try_admit(1_000) else { break };
+            let mut to = ReplyTo::Call { sender: oneshot::channel().0, asked: asked(), permit };
+            if to.room().is_err() || to.hold(&outcome).is_err() {
+                break;
+            }
+            waiting.push(to);
+        }
+        let (count, used) = (waiting.len(), admission.bytes_used());
+        assert!((2..=32).contains(&count) && used >= count * 2 * 1024 * 1024, "{count} wait, {used} bytes are counted");
+        let mut replies = Replies::default();
+        replies.add(waiting.pop().unwrap(), Millis::ZERO, outcome);
+        assert!(admission.bytes_used() <= used, "an answer counts once");
+        drop(waiting);
+        assert_eq!(admission.bytes_used(), 0);
     }
 
     #[tokio::test]

@@ -78,6 +78,10 @@ impl archon_host::Reply for ReplyTo {
         Self::room(self)
     }
 
+    fn hold(&mut self, outcome: &archon_host::Outcome) -> Result<(), archon_types::ErrorDetail> {
+        Self::hold(self, outcome)
+    }
+
     fn waits(&mut self, waits_for: WaitsFor) {
         if let Some(asked) = self.asked_mut() {
             asked.waits(waits_for);

@@ -3,7 +3,7 @@ use crate::mutant::Broken;
 use crate::test_shell::OTHER;
 use crate::test_shell::{OWN, PARTITION, TestShell, get, put, request, row, serving, settle};
 use archon_replica::Input;
-use archon_types::{Epoch, Expiry, ScanOrder};
+use archon_types::{Epoch, ErrorKind, Expiry, ManyKeys, ScanOrder};
 use bytes::Bytes;
 
 const KEY: &str = "key";
@@ -326,4 +326,27 @@ fn mark_is_removed_once_no_value_expires() {
     assert!(!has_mark(&node));
     ask(&mut node, expiring(KEY, 10), "put");
     assert!(has_mark(&node));
+}
+
+#[test]
+fn read_without_room_for_its_answer_gets_no_entry() {
+    let mut node = leader(None);
+    ask(&mut node, expiring(KEY, 10), "put");
+    ask(&mut node, put("other"), "put");
+    let get_many = || Op::GetMany(Box::new(ManyKeys::new(vec![KEY.into(), "other".into()]).unwrap()));
+    clock(&mut node, 2_000);
+    let before = position(&node);
+    assert_eq!(ask(&mut node, get_many(), "holds nothing"), None);
+    let refused = node.shell().refusals.last();
+    assert!(
+        matches!(refused, Some((_, crate::Refusal::Detail(detail))) if detail.kind == ErrorKind::Overloaded),
+        "{refused:?}"
+    );
+    assert_eq!(position(&node), before);
+    let found = ask(&mut node, get_many(), "get");
+    assert!(
+        matches!(&found, Some(Ok(Answer::Values(values))) if values[0].is_none() && values[1].is_some()),
+        "{found:?}"
+    );
+    assert_eq!(position(&node), before + 1);
 }

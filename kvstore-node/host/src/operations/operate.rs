@@ -123,7 +123,7 @@ impl<S: Shell> Turn<S> {
     /// Evaluates a write, or a read that needs an entry, and proposes its effect.
     pub(crate) fn write(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
         let Some(request) = self.wait_for_room(local, request) else { return };
-        let Some(request) = self.remember(local, request) else { return };
+        let Some(mut request) = self.remember(local, request) else { return };
         let Some(next) = local.replica.next_position() else {
             let refusal = self.elsewhere(local.partition);
             return self.turn_away(request, local.waiting.log_time(), refusal);
@@ -147,6 +147,9 @@ impl<S: Shell> Turn<S> {
                 return self.refuse(local, request.reply, refusal);
             }
         };
+        if is_read && let Err(detail) = request.reply.hold(&evaluation.answer) {
+            return self.refuse(local, request.reply, Refusal::Detail(detail));
+        }
         let effect = evaluation.effect.is_some();
         let evaluation = self.leadership(local).prove(evaluation, at, self.shell.dedup());
         let (proved, named) = (!effect && evaluation.effect.is_some(), request.id.is_some());

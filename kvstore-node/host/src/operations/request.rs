@@ -1,5 +1,6 @@
 //! Client operation on its way through a node.
 
+use crate::copies::local_copy::Outcome;
 use archon_types::{Epoch, ErrorDetail, Millis, NodeId, Op, OpId, PartitionId, Version};
 
 /// Destination of an answer.
@@ -10,6 +11,14 @@ pub trait Reply {
     /// # Errors
     /// The error for the client, with a delay to wait.
     fn room(&self) -> Result<(), ErrorDetail>;
+
+    /// Counts the answer to a read before it waits for an entry to commit, as one that waits for its client.
+    ///
+    /// # Errors
+    /// The error for the client if there is no room for it, with a delay to wait.
+    fn hold(&mut self, _: &Outcome) -> Result<(), ErrorDetail> {
+        Ok(())
+    }
 
     /// Notes that the operation cannot be evaluated yet, for reports of slow operations.
     fn waits(&mut self, _: WaitsFor) {}
