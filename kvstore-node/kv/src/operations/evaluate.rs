@@ -15,7 +15,7 @@ use crate::rows::row::{
     with_value_key,
 };
 use crate::rows::view::{View, ViewError};
-use archon_types::limits::scan_bytes_max;
+use archon_types::limits::{expiry_after, scan_bytes_max};
 use archon_types::op::Entry;
 use archon_types::{Answer, ErrorDetail, ErrorKind, Expiry, KeyRange, Millis, Op, OpId, Revision, ScanOrder, Stored};
 use bytes::Bytes;
@@ -291,7 +291,7 @@ impl Present {
     pub(super) fn expiry_of_new(&self, expiry: Expiry, at: Millis) -> Option<Millis> {
         match expiry {
             Expiry::Keep => self.stored.as_ref().and_then(|stored| stored.expires),
-            Expiry::After(millis) => Some(at.plus(millis)),
+            Expiry::After(millis) => Some(expiry_after(at, millis)),
             Expiry::At(time) => Some(time),
         }
     }

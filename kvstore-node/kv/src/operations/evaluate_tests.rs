@@ -6,6 +6,7 @@ use crate::exactly_once::dedup::forget;
 use crate::exactly_once::window::Window;
 use crate::rows::plain::Rows;
 use crate::rows::view::ClientPage;
+use archon_types::limits::{EXPIRY_MS_MAX, check_expiry};
 use archon_types::{Change, Check, ClientId, ErrorKind, KeyRange, ManyKeys, ScanOrder, Transaction, Write};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -344,6 +345,15 @@ fn expired_value_is_absent_to_every_operation() {
             assert!(row.is_none_or(|row| expiry_of(row).is_none()), "nothing is left of it: {op:?}");
         }
     }
+}
+
+/// A copy or an import writes the value again with this time.
+#[test]
+fn longest_time_to_live_ends_within_the_limit() {
+    let mut partition = Partition::new();
+    partition.run(&expiring("a", None, Expiry::After(EXPIRY_MS_MAX)));
+    let expires = partition.rows.0.get(&value_key(b"a")).and_then(|row| expiry_of(row)).expect("an expiry");
+    assert!(check_expiry(Expiry::At(expires)).is_ok(), "{expires:?}");
 }
 
 fn write_takes_due_value_for_absent(mutant: Option<Mutant>) -> bool {

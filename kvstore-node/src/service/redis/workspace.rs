@@ -2,6 +2,7 @@
 //! if nothing that they read has changed.
 
 use super::refusal::{Refusal, refusal};
+use archon_types::limits::expiry_after;
 use archon_types::transaction::TRANSACTION_BYTES_MAX;
 use archon_types::{Answer, Change, Check, Expiry, Millis, Op, Revision, Stored, Transaction, Write};
 use bytes::Bytes;
@@ -163,7 +164,7 @@ impl Workspace {
         let revision = Revision::new(self.revision);
         let (expires, expiry) = match expiry {
             None => (None, None),
-            Some(Expiry::After(millis)) => (Some(self.now.plus(millis)), expiry),
+            Some(Expiry::After(millis)) => (Some(expiry_after(self.now, millis)), expiry),
             // This time has passed by every clock.
             Some(Expiry::At(Millis::ZERO)) => {
                 self.change(key, None, Change::Delete)?;

@@ -1,5 +1,6 @@
 //! Sizes that the client and the server both enforce, so that an oversized request fails early with a clear message.
 
+use crate::Millis;
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::operations::expiry::Expiry;
 use crate::tables::key_range::KeyRange;
@@ -124,6 +125,12 @@ pub fn check_value(value: &[u8]) -> Result<(), ErrorDetail> {
 /// do not overflow.
 pub const EXPIRY_MS_MAX: u64 = i64::MAX as u64;
 
+/// Returns the expiry of a value that is written at log time `at` with a time to live. It is at most [`EXPIRY_MS_MAX`], so
+/// that the value can be written again with it, as by a copy or an import.
+pub fn expiry_after(at: Millis, ttl_ms: u64) -> Millis {
+    Millis::new(at.get().saturating_add(ttl_ms).min(EXPIRY_MS_MAX))
+}
+
 /// Checks an expiry: a time to live of at least one millisecond, and times of at most [`EXPIRY_MS_MAX`].
 ///
 /// # Errors
@@ -237,7 +244,6 @@ fn invalid(message: impl Into<String>) -> ErrorDetail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Millis;
 
     #[test]
     fn keys_are_any_bytes_within_limits() {
@@ -274,6 +280,9 @@ mod tests {
         for good in [Expiry::Keep, Expiry::After(1), Expiry::After(most), Expiry::At(Millis::new(most))] {
             assert!(check_expiry(good).is_ok(), "{good:?}");
         }
+        let latest = expiry_after(Millis::new(1), most);
+        assert!(latest == Millis::new(most) && check_expiry(Expiry::At(latest)).is_ok(), "{latest}");
+        assert_eq!(expiry_after(Millis::new(5), 7), Millis::new(12));
         for bad in [Expiry::After(0), Expiry::After(most + 1), Expiry::At(Millis::new(u64::MAX))] {
             assert!(check_expiry(bad).is_err(), "{bad:?}");
         }
