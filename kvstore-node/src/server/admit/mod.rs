@@ -94,7 +94,7 @@ impl ClientAdmission {
     /// Admits one operation outside a stream.
     ///
     /// # Errors
-    /// [`ErrorKind::Overloaded`] with a delay for the retry.
+    /// [`ErrorKind::Overloaded`] with a delay for the retry; without one for an operation that never fits.
     pub(crate) fn try_admit(&self, cost: usize) -> Result<Permit, ErrorDetail> {
         take(&self.address, 0, cost)?;
         Ok(Permit { address: Arc::clone(&self.address), stream: None, cost })
@@ -104,6 +104,15 @@ impl ClientAdmission {
 /// Takes `cost` bytes of an address and the node, for a client that has `held` bytes already.
 fn take(address: &Address, held: usize, cost: usize) -> Result<(), ErrorDetail> {
     let node = &address.node.bytes;
+    // The share of an address is smaller than that of the node.
+    let most = address.bytes.max() - left(&address.bytes, 0, cost, STREAM_LITTLE_BYTES);
+    if cost > most {
+        let message = format!(
+            "the operation needs {cost} bytes, and this node never admits more than {most} at once for clients at one \
+             address, because of its memory; put less into one operation, or give the nodes more --memory"
+        );
+        return Err(ErrorDetail::new(ErrorKind::Overloaded, message));
+    }
     let before = address.bytes.used();
     if !address.bytes.try_take(cost, left(&address.bytes, held, cost, STREAM_LITTLE_BYTES)) {
         return Err(overloaded("clients at this address have", &address.bytes, cost, "bytes", RETRY_AFTER_NODE_MS));
@@ -138,7 +147,8 @@ impl StreamAdmission {
     /// Admits one operation that costs `cost` bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Overloaded`] with a delay for the retry; nothing is taken then.
+    /// [`ErrorKind::Overloaded`] with a delay for the retry; nothing is taken then. Without a delay for an operation that
+    /// never fits.
     pub(crate) fn try_admit(&self, cost: usize) -> Result<Permit, ErrorDetail> {
         let Stream { ops, bytes } = &*self.stream;
         if !ops.try_take(1, 0) {

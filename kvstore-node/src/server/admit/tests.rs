@@ -136,3 +136,17 @@ fn unclaimed_values_leave_room_for_other_reads() {
     assert_eq!(other.room().and_then(|()| other.answered(STREAM_LITTLE_BYTES / 2)), Ok(()), "and reads");
     drop(held);
 }
+
+#[test]
+fn operation_that_never_fits_is_refused_with_the_remedy() {
+    let node = NodeAdmission::new(8 * 1024 * 1024);
+    // A quarter of the node for an address, of which a quarter stays free.
+    let most = 8 * 1024 * 1024 / 16 * 3;
+    assert!(client(&node, 1).try_admit(most).is_ok());
+    for refusal in [client(&node, 1).try_admit(most + 1), client(&node, 1).stream().try_admit(most + 1)] {
+        let refusal = refusal.unwrap_err();
+        assert_eq!((refusal.kind, refusal.retry_after_ms), (ErrorKind::Overloaded, None));
+        assert!(refusal.message.contains("more than 1572864") && refusal.message.contains("--memory"), "{refusal}");
+    }
+    assert_eq!(node.bytes_used(), 0);
+}
