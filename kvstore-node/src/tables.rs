@@ -284,6 +284,18 @@ impl Tables {
         table.partitions().filter_map(leader).collect()
     }
 
+    /// Returns the nodes with an in-sync replica of each partition of a table that do not lead it, by number of the
+    /// partition.
+    pub(crate) fn followers(&self, table: TableId) -> Vec<(u32, Vec<NodeId>)> {
+        let state = self.state.read();
+        let Some(table) = state.tables.get(&table) else { return Vec::new() };
+        let followers = |row: &Partition| {
+            let leader = row.leader_placement().map(|placement| placement.node);
+            row.live().map(|placement| placement.node).filter(|node| Some(*node) != leader).collect()
+        };
+        table.partitions().map(|row| (row.id.index, followers(row))).collect()
+    }
+
     /// Returns the placements of a table that a node leads, as far as known.
     pub(crate) fn led_placements(&self, table: TableId, node: NodeId) -> Vec<PlacementId> {
         let state = self.state.read();

@@ -19,6 +19,7 @@ mod redis_client;
 mod redis_keyspace;
 mod redis_libraries;
 mod redis_pipeline;
+mod redis_replicas;
 mod redis_transactions;
 
 /// The program under test.

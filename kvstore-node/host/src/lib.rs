@@ -63,7 +63,7 @@ pub use operations::park_limits::ParkLimits;
 pub use operations::refusal::{Cause, CopyRefusal, Refusal};
 pub use operations::request::{Origin, Reply, Request, WaitsFor};
 pub use operations::snapshot::SnapshotStart;
-pub use operations::stale::StaleRow;
+pub use operations::stale::{REPLICA_LAG_MS_MAX, StaleRow};
 pub use operations::waiting::{Ended, Pending, ReadyAnswer, Waiting};
 pub use partitions::{Completes, Partitions};
 pub use persist::unreadable;

@@ -153,6 +153,8 @@ pub trait Shell: Sized {
     fn wall(&self) -> Millis;
     /// Returns the registration that the node acts under.
     fn life(&self) -> Option<Life>;
+    /// Returns whether the node has a lease of the coordinators at this time of the local clock.
+    fn has_lease(&self, now: Millis) -> bool;
     /// Returns whether the lease covers a leadership at this moment.
     fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool;
     /// Returns the known registration of another node, and whether it counts as failed.

@@ -188,6 +188,9 @@ impl Shell for TestShell {
     fn life(&self) -> Option<Life> {
         Some(self.life)
     }
+    fn has_lease(&self, now: Millis) -> bool {
+        now < self.lease_until
+    }
     fn covers(&self, _: PartitionId, _: Epoch, now: Millis) -> bool {
         now < self.lease_until
     }

@@ -4,7 +4,7 @@ use crate::message::{Body, Entry, Position, ReplicaAddress};
 use crate::mutant::Mutant;
 use crate::output::{Alarm, Output};
 use crate::replica::{Replica, Role};
-use archon_types::{Epoch, Fact, Seq};
+use archon_types::{Epoch, Fact, Millis, Seq};
 
 /// The leader of the present epoch, as its follower sees it.
 #[derive(Debug)]
@@ -18,11 +18,21 @@ pub(crate) struct Following {
     acked: Seq,
     ack_due: bool,
     adopted_due: Option<Position>,
+    /// Time of the last append that was accepted.
+    heard: Option<Millis>,
 }
 
 impl Following {
     fn new(leader: ReplicaAddress) -> Self {
-        Self { leader, matched: None, commit: Seq::ZERO, acked: Seq::ZERO, ack_due: false, adopted_due: None }
+        Self {
+            leader,
+            matched: None,
+            commit: Seq::ZERO,
+            acked: Seq::ZERO,
+            ack_due: false,
+            adopted_due: None,
+            heard: None,
+        }
     }
 
     /// Resets the match, as the log restarts.
@@ -33,7 +43,14 @@ impl Following {
 
 impl Replica {
     /// Handles a message by which a leader changes stored data.
-    pub(crate) fn follow(&mut self, from: ReplicaAddress, epoch: Epoch, body: Body, out: &mut Vec<Output>) {
+    pub(crate) fn follow(
+        &mut self,
+        now: Millis,
+        from: ReplicaAddress,
+        epoch: Epoch,
+        body: Body,
+        out: &mut Vec<Output>,
+    ) {
         if epoch < self.epoch && !self.breaks(Mutant::FollowOldEpoch) {
             self.refuse_epoch(from, out);
             return;
@@ -54,9 +71,9 @@ impl Replica {
             return;
         }
         match body {
-            Body::Adopt { at, start, commit } => self.on_append(from, epoch, (at, start, commit), None, out),
+            Body::Adopt { at, start, commit } => self.on_append(now, from, epoch, (at, start, commit), None, out),
             Body::Append { before, entries, start, commit } => {
-                self.on_append(from, epoch, (before, start, commit), Some(entries), out);
+                self.on_append(now, from, epoch, (before, start, commit), Some(entries), out);
             }
             Body::Adopted { .. }
             | Body::Ack { .. }
@@ -66,6 +83,13 @@ impl Replica {
             | Body::Confirmed { .. } => {}
         }
         self.answer_leader(out);
+    }
+
+    /// Returns when this replica accepted the last append of its leader, if it knows committed all that the leader has
+    /// announced as committed.
+    pub fn level_since(&self) -> Option<Millis> {
+        let following = self.following.as_ref().filter(|following| following.commit <= self.commit)?;
+        following.heard
     }
 
     /// Makes `from` the leader to follow in `epoch`, unless there is another or there can be none.
@@ -128,6 +152,7 @@ impl Replica {
     /// Handles appends; `Adopt` is an empty append that asks about one position.
     fn on_append(
         &mut self,
+        now: Millis,
         from: ReplicaAddress,
         epoch: Epoch,
         (before, start, commit): (Position, Seq, Seq),
@@ -189,6 +214,7 @@ impl Replica {
         let matched = following.matched.map_or(held, |matched| matched.max(held));
         following.matched = Some(matched);
         following.commit = following.commit.max(commit);
+        following.heard = Some(now);
         if adopt {
             following.adopted_due = Some(before);
         } else {

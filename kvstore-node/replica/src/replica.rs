@@ -208,7 +208,7 @@ impl Replica {
         }
         let Message { from, epoch, body, .. } = message;
         match body {
-            Body::Adopt { .. } | Body::Append { .. } | Body::Behind { .. } => self.follow(from, epoch, body, out),
+            Body::Adopt { .. } | Body::Append { .. } | Body::Behind { .. } => self.follow(now, from, epoch, body, out),
             Body::Confirm { round } => self.answer_confirm(from, epoch, round, out),
             Body::Adopted { at, held } => self.on_adopted(now, from, epoch, at, held, out),
             Body::Ack { held } => self.on_ack(now, from, epoch, held, out),

@@ -8,16 +8,17 @@ use crate::server::admit::Permit;
 use crate::service::asked::Asked;
 use crate::service::reply::{CallReply, Outcome, ReplyTo};
 use crate::shard::inbox::PushError;
-use crate::shard::{OpRequest, ShardMessage, StaleRead};
+use crate::shard::{OpRequest, ReplicaAnswer, ReplicaRead, ShardMessage, StaleRead};
 use archon_host::{Origin, StaleRow};
 use archon_proto::convert::error::status_of_wire;
 use archon_proto::convert::kv::key_range::scan_of;
 use archon_proto::convert::kv::{KeyedOp, OpName, TaggedReply, check_batch};
 use archon_proto::v1;
 use archon_security::Caller;
+use archon_types::limits::OPERATION_OVERHEAD_BYTES;
 use archon_types::{
-    Answer, DEFAULT_TABLE, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Right, Stored, Table, TableId,
-    partition_of, slot_of, tag_of,
+    Answer, DEFAULT_TABLE, ErrorDetail, ErrorKind, Keys, ManyKeys, Millis, Op, OpId, PartitionId, Right, Stored, Table,
+    TableId, partition_of, slot_of, tag_of,
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -147,6 +148,23 @@ impl KvService {
         let read = StaleRead { partition, key: request.key, permit, answer: sender };
         match self.shards.of(partition).try_push(ShardMessage::ReadStale(read)) {
             Ok(()) => answer.await.unwrap_or_else(|_| Err(shutting_down())),
+            Err(PushError::Full(_)) => Err(overloaded()),
+            Err(PushError::Closed(_)) => Err(shutting_down()),
+        }
+    }
+
+    /// Reads keys of one partition at the copy on this node, whether it leads or not, as of one moment.
+    pub(super) async fn read_replica(
+        &self,
+        caller: &Caller,
+        partition: PartitionId,
+        keys: ManyKeys,
+    ) -> Result<ReplicaAnswer> {
+        let permit = self.shared.admission.client(caller.from).try_admit(keys.bytes() + OPERATION_OVERHEAD_BYTES)?;
+        let (sender, answer) = oneshot::channel();
+        let read = ReplicaRead { partition, keys, permit, answer: sender };
+        match self.shards.of(partition).try_push(ShardMessage::ReadReplica(read)) {
+            Ok(()) => answer.await.map_err(|_| shutting_down()),
             Err(PushError::Full(_)) => Err(overloaded()),
             Err(PushError::Closed(_)) => Err(shutting_down()),
         }

@@ -13,7 +13,9 @@ use archon_host::{
 };
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
-use archon_types::{Epoch, ErrorDetail, Incarnation, KeyRange, Middle, Millis, PartitionId, PlacementId, Seq, Version};
+use archon_types::{
+    Epoch, ErrorDetail, Incarnation, KeyRange, ManyKeys, Middle, Millis, PartitionId, PlacementId, Seq, Stored, Version,
+};
 use archon_wal::WalError;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -45,6 +47,21 @@ pub(crate) struct StaleRead {
     pub(crate) answer: oneshot::Sender<Result<StaleRow, ErrorDetail>>,
 }
 
+/// A read of several keys, as of one moment, at a copy that need not lead.
+pub(crate) struct ReplicaRead {
+    pub(crate) partition: PartitionId,
+    pub(crate) keys: ManyKeys,
+    pub(crate) permit: Permit,
+    pub(crate) answer: oneshot::Sender<ReplicaAnswer>,
+}
+
+/// Answer to a [`ReplicaRead`].
+pub(crate) struct ReplicaAnswer {
+    pub(crate) values: Result<Vec<Option<Stored>>, ErrorDetail>,
+    /// Share of admission of the values, held until they are sent.
+    pub(crate) permit: Permit,
+}
+
 /// Request for a snapshot.
 pub(crate) struct SnapshotAsk {
     pub(crate) partition: PartitionId,
@@ -74,6 +91,8 @@ pub(crate) enum ShardMessage {
     Ping(PingPart),
     /// A read of a key at the copy here, whether it leads or not.
     ReadStale(StaleRead),
+    /// The same, within a bound on what it may miss.
+    ReadReplica(ReplicaRead),
     /// Messages of other replicas.
     Replication(Vec<Message>),
     /// Actions of a push to this incarnation. Answered with whether they were carried out: not if the incarnation has
@@ -148,6 +167,7 @@ impl Weigh for ShardMessage {
         match self {
             Self::Operations(operations) => operations.iter().map(|request| request.op.bytes()).sum(),
             Self::ReadStale(read) => read.key.len(),
+            Self::ReadReplica(read) => read.keys.bytes(),
             Self::SnapshotAsked(ask) => ask.keys.begin.len() + ask.keys.end.as_ref().map_or(0, Bytes::len),
             Self::Replication(messages) => messages.iter().map(wire::weight).sum(),
             Self::CopyRows(page) => page.content.bytes(),

@@ -24,7 +24,9 @@ mod snapshot;
 mod words;
 
 pub(crate) use gathered::Gathered;
-pub(crate) use message::{CopyOffer, OpRequest, ShardMessage, SnapshotAsk, SnapshotOffer, StaleRead};
+pub(crate) use message::{
+    CopyOffer, OpRequest, ReplicaAnswer, ReplicaRead, ShardMessage, SnapshotAsk, SnapshotOffer, StaleRead,
+};
 pub(crate) use runtime::ShardRuntime;
 pub(crate) use shards::Shards;
 
@@ -180,6 +182,7 @@ impl Shard {
             ShardMessage::Operations(operations) => self.arrived(operations, budget),
             ShardMessage::Ping(part) => part.answer(),
             ShardMessage::ReadStale(read) => self.read_stale(read, budget),
+            ShardMessage::ReadReplica(read) => self.read_replica(read, budget),
             ShardMessage::Replication(messages) => {
                 for message in messages {
                     partitions.step(message.to.placement, Input::Message(message));

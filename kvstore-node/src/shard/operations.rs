@@ -1,7 +1,7 @@
 //! Client operations, within their clients' turns.
 
-use super::{Budget, OpRequest, Shard, StaleRead};
-use archon_types::Op;
+use super::{Budget, OpRequest, ReplicaAnswer, ReplicaRead, Shard, StaleRead};
+use archon_types::{ErrorKind, Op};
 use std::time::Instant;
 
 impl Shard {
@@ -54,6 +54,31 @@ impl Shard {
         self.context.shared.metrics.operations_refused.add(u64::from(row.is_err()));
         let _ = answer.send(row);
         budget.spend(false, Instant::now);
+    }
+
+    /// Reads at the copy here, whether it leads or not, within a bound on what the read may miss.
+    pub(super) fn read_replica(&mut self, read: ReplicaRead, budget: &mut Budget) {
+        let ReplicaRead { partition, keys, mut permit, answer } = read;
+        if answer.is_closed() {
+            return;
+        }
+        let values = permit.room().and_then(|()| {
+            let values = self.partitions.read_replica(partition, &keys);
+            let values = values.map_err(|refusal| self.partitions.shell().words(partition, refusal))?;
+            permit.answered(values.iter().flatten().map(|stored| stored.value.len()).sum())?;
+            Ok(values)
+        });
+        // The leader answers in the place of a replica that cannot.
+        let metrics = &self.context.shared.metrics;
+        match &values {
+            Ok(_) => metrics.stale_reads.add(1),
+            Err(detail) if matches!(detail.kind, ErrorKind::Overloaded | ErrorKind::InvalidArgument) => {
+                metrics.operations_refused.add(1);
+            }
+            Err(_) => {}
+        }
+        let _ = answer.send(ReplicaAnswer { values, permit });
+        budget.spend(keys.keys().len() > 1, Instant::now);
     }
 
     fn operation(&mut self, mut request: OpRequest, budget: &mut Budget) {

@@ -108,6 +108,10 @@ impl Shell for ShardShell {
         Some(Life { node: life.member.node, incarnation: life.member.incarnation })
     }
 
+    fn has_lease(&self, now: Millis) -> bool {
+        self.grants.is_valid(now)
+    }
+
     fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
         self.grants.covers(partition, epoch, now)
     }

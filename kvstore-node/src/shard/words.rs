@@ -51,6 +51,11 @@ impl ShardShell {
                     format!("the copy of partition {partition} here does not know yet which of its rows are committed");
                 ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(RETRY_STALE_MS)
             }
+            Refusal::Behind => {
+                let partition = tables.partition_name(partition);
+                let why = format!("the copy of partition {partition} here may lack recent writes; ask its leader");
+                ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(RETRY_STALE_MS)
+            }
             Refusal::NoWrites(kind) => self.no_writes(partition, kind),
             Refusal::Unreadable(error) => {
                 let partition = tables.partition_name(partition);

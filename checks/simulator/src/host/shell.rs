@@ -213,6 +213,10 @@ impl Shell for MachineShell {
         self.life
     }
 
+    fn has_lease(&self, now: Millis) -> bool {
+        self.grants.is_valid(now)
+    }
+
     fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
         self.grants.covers(partition, epoch, now)
     }

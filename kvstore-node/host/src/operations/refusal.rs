@@ -26,6 +26,8 @@ pub enum Refusal {
     NotLive,
     /// The copy here does not know yet which of its rows are committed.
     CommitUnknown,
+    /// The copy here may lack recent writes: the node has no lease, or the copy has not heard from its leader.
+    Behind,
     /// No write is accepted now, for a reason of this kind.
     NoWrites(ErrorKind),
     /// The rows could not be read, for this reason.

@@ -9,7 +9,12 @@ use crate::ranges::absorb::has_absorbed;
 use crate::shell::Shell;
 use crate::turn::Turn;
 use archon_kv::{Merged, PartitionView, Reader, View, ViewError, reshape, row};
-use archon_types::{PartitionId, Revision, Stored, Version};
+use archon_types::transaction::within_bytes;
+use archon_types::{ManyKeys, PartitionId, PlacementId, Revision, Stored, Version};
+
+/// Longest time in milliseconds since a copy accepted an append of its leader, for a read with a bound. Leaders send one
+/// to each in-sync follower once per second (less often with more than 1,024 replicas on their node).
+pub const REPLICA_LAG_MS_MAX: u64 = 3_000;
 
 /// Value of a key at a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +32,44 @@ impl<S: Shell> Partitions<S> {
     /// The reason why this copy cannot answer, above all that it is not in sync, or does not know which of its rows are
     /// committed.
     pub fn read_stale(&mut self, partition: PartitionId, key: &[u8]) -> Result<StaleRow, Refusal> {
+        let placement = self.readable(partition, std::iter::once(key))?;
+        let local = self.copies.get(&placement).ok_or(Refusal::NoCopy)?;
+        let merged = self.turn.check_committed(local)?;
+        let found = self.turn.committed_value(local, key)?;
+        Ok(StaleRow { found, as_of: Merged::revision(merged.as_ref(), local.memtable.committed()) })
+    }
+
+    /// Reads several keys from this node's copy, as of one position of its log. Unlike [`Partitions::read_stale`] it
+    /// bounds what a read may miss (ADR 0100): the copy has accepted an append of its leader within
+    /// [`REPLICA_LAG_MS_MAX`], knows committed what that announced, and the node has a lease.
+    ///
+    /// # Errors
+    /// The reason why this copy cannot answer, or why the answer is too large.
+    pub fn read_replica(&mut self, partition: PartitionId, many: &ManyKeys) -> Result<Vec<Option<Stored>>, Refusal> {
+        let placement = self.readable(partition, many.keys().iter().map(|key| &key[..]))?;
+        let local = self.copies.get(&placement).ok_or(Refusal::NoCopy)?;
+        self.turn.check_committed(local)?;
+        let now = self.turn.shell.clock();
+        let is_level = local.replica.level_since().is_some_and(|at| now.since(at) <= REPLICA_LAG_MS_MAX);
+        if !is_level || !self.turn.shell.has_lease(now) {
+            return Err(Refusal::Behind);
+        }
+        let (mut values, mut bytes) = (Vec::with_capacity(many.keys().len()), many.bytes());
+        for key in many.keys() {
+            let found = self.turn.committed_value(local, key)?;
+            bytes += found.as_ref().map_or(0, |stored| stored.value.len());
+            within_bytes("the answer", bytes).map_err(Refusal::Detail)?;
+            values.push(found);
+        }
+        Ok(values)
+    }
+
+    /// Returns this node's copy of the partition, if that has these keys.
+    fn readable<'a>(
+        &self,
+        partition: PartitionId,
+        mut keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<PlacementId, Refusal> {
         let shell = &self.turn.shell;
         if shell.is_stopping() {
             return Err(Refusal::Stopping);
@@ -34,20 +77,20 @@ impl<S: Shell> Partitions<S> {
         if shell.is_dropped(partition) {
             return Err(Refusal::Dropped);
         }
-        if shell.is_misrouted(partition, key) {
-            return Err(Refusal::Misrouted);
-        }
-        let local = self.active.get(&partition).and_then(|placement| self.copies.get(placement));
-        let local = local.filter(|local| !local.set_aside).ok_or(Refusal::NoCopy)?;
-        if local.is_beyond(key) {
-            return Err(Refusal::Moved);
-        }
-        self.turn.read_stale(local, key)
+        let placement = *self.active.get(&partition).ok_or(Refusal::NoCopy)?;
+        let local = self.copies.get(&placement).filter(|local| !local.set_aside).ok_or(Refusal::NoCopy)?;
+        keys.try_for_each(|key| match (shell.is_misrouted(partition, key), local.is_beyond(key)) {
+            (true, _) => Err(Refusal::Misrouted),
+            (false, true) => Err(Refusal::Moved),
+            (false, false) => Ok(()),
+        })?;
+        Ok(placement)
     }
 }
 
 impl<S: Shell> Turn<S> {
-    fn read_stale(&mut self, local: &LocalCopy<S>, key: &[u8]) -> Result<StaleRow, Refusal> {
+    /// Checks that a copy is in sync, and knows which of its rows are committed. Returns the last merge into it.
+    fn check_committed(&mut self, local: &LocalCopy<S>) -> Result<Option<Merged>, Refusal> {
         let counts = local.replica.counts() && !local.is_pulling();
         if !counts && !self.broken.breaks(Mutant::StaleWhileLoading) {
             return Err(Refusal::NotLive);
@@ -68,19 +111,20 @@ impl<S: Shell> Turn<S> {
         let committed = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
         match reshape::cleared_since(&committed) {
             Ok(since) if since > local.row().map_or(Version::ZERO, |row| row.version) => {
-                return Err(Refusal::CommitUnknown); // rule 41
+                Err(Refusal::CommitUnknown) // rule 41
             }
-            Ok(_) => {}
-            Err(error) => return Err(self.unreadable(local, &error)),
+            Ok(_) => Ok(merged),
+            Err(error) => Err(self.unreadable(local, &error)),
         }
+    }
+
+    /// Returns the committed value of a key at a copy, unless it has expired.
+    fn committed_value(&mut self, local: &LocalCopy<S>, key: &[u8]) -> Result<Option<Stored>, Refusal> {
         let reader = if self.broken.breaks(Mutant::StaleShowsOpen) { Reader::Newest } else { Reader::Committed };
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, reader);
         let found = view.get(&row::value_key(key));
         let found = found.and_then(|row| Ok(row.map(|row| row::decode_stored(&row)).transpose()?));
-        match found.and_then(|found| self.hide_expired(local, found)) {
-            Ok(found) => Ok(StaleRow { found, as_of: Merged::revision(merged.as_ref(), as_of) }),
-            Err(error) => Err(self.unreadable(local, &error)),
-        }
+        found.and_then(|found| self.hide_expired(local, found)).map_err(|error| self.unreadable(local, &error))
     }
 
     /// Returns a value unless it has expired, by the committed log time or by this node's clock. Only an entry decides

@@ -1,6 +1,7 @@
 use super::*;
 use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
+use crate::test_shell::TestShell;
 use crate::test_shell::{
     LIFE, OWN, PARTITION, follower, follower_row, get, hear, held, partitions, position, put, request, row, serving,
     settle,
@@ -126,4 +127,60 @@ fn stale_read_with_row_older_than_clear_is_refused() {
     // The push of the row that ends this partition at "k" is still on its way.
     let seen = follower.read_stale(PARTITION, KEY.as_bytes());
     assert!(!matches!(seen, Ok(StaleRow { found: None, .. })), "the key was there at every moment: {seen:?}");
+}
+
+/// Returns an in-sync follower that holds `entries` entries, of which `commit` are known to be committed, at time 1,000.
+fn replica(entries: u64, commit: u64) -> Partitions<TestShell> {
+    let mut follower = follower(Broken::by(None), follower_row());
+    at(&mut follower, 1_000);
+    hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
+    let body = Body::Append {
+        before: position(0),
+        entries: (1..=entries).map(entry).collect(),
+        start: Seq::ZERO,
+        commit: Seq::new(commit),
+    };
+    hear(&mut follower, body);
+    follower
+}
+
+fn at(follower: &mut Partitions<TestShell>, now: u64) {
+    follower.shell_mut().now.set(Millis::new(now));
+    follower.begin(Millis::new(now));
+}
+
+fn read_at(follower: &mut Partitions<TestShell>, now: u64) -> Result<Vec<Option<Stored>>, Refusal> {
+    at(follower, now);
+    follower.read_replica(PARTITION, &ManyKeys::new(vec![KEY.into(), "absent".into()]).unwrap())
+}
+
+#[test]
+fn replica_read_is_refused_without_word_of_its_leader() {
+    let mut follower = replica(5, 4);
+    let found = |commit| Ok(vec![expected(commit).found, None]);
+    let last = 1_000 + REPLICA_LAG_MS_MAX;
+    assert_eq!(read_at(&mut follower, last), found(4));
+    assert_eq!(read_at(&mut follower, last + 1), Err(Refusal::Behind));
+    assert!(follower.read_stale(PARTITION, KEY.as_bytes()).is_ok(), "that has no bound");
+    let announced = Body::Append { before: position(5), entries: vec![], start: Seq::ZERO, commit: Seq::new(5) };
+    hear(&mut follower, announced);
+    assert_eq!(read_at(&mut follower, last + 1 + REPLICA_LAG_MS_MAX), found(5));
+}
+
+#[test]
+fn replica_read_is_refused_without_a_lease() {
+    let mut follower = replica(5, 5);
+    follower.shell_mut().lease_until = Millis::new(2_000);
+    assert_eq!(read_at(&mut follower, 1_999), Ok(vec![expected(5).found, None]));
+    assert_eq!(read_at(&mut follower, 2_000), Err(Refusal::Behind));
+}
+
+#[test]
+fn replica_read_is_refused_while_loading() {
+    let mut loading = follower_row();
+    let own = loading.placements.iter_mut().find(|placed| placed.id == OWN);
+    own.expect("its own").state = ReplicaState::Load;
+    let mut follower = follower(Broken::by(None), loading);
+    follower.shell_mut().lease_until = Millis::new(u64::MAX);
+    assert_eq!(read_at(&mut follower, 1_000), Err(Refusal::NotLive));
 }

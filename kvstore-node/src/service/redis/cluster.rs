@@ -14,7 +14,7 @@ use archon_types::{
     slots_of,
 };
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// Slots that one node serves, without a gap: the first and the last one. All slots are served.
@@ -22,6 +22,8 @@ use std::fmt::Write as _;
 struct Served {
     slots: (u16, u16),
     node: NodeId,
+    /// Nodes with a replica that answers reads of `READONLY` connections.
+    replicas: Vec<NodeId>,
 }
 
 /// The cluster, as clients are shown it.
@@ -47,18 +49,40 @@ impl Member {
     }
 }
 
-/// Assigns all slots to nodes, and joins neighbouring partitions with the same one. `node_of` returns the node of a
-/// partition.
-fn assigned(partitions: u32, node_of: impl Fn(u32) -> NodeId) -> Vec<Served> {
+/// Assigns all slots to nodes, and joins neighbouring partitions with the same ones. `nodes_of` returns the node of a
+/// partition, and its replicas.
+fn assigned(partitions: u32, nodes_of: impl Fn(u32) -> (NodeId, Vec<NodeId>)) -> Vec<Served> {
     let mut served: Vec<Served> = Vec::new();
     for index in 0..partitions {
-        let (node, (begin, end)) = (node_of(index), slots_of(index, partitions));
+        let ((node, replicas), (begin, end)) = (nodes_of(index), slots_of(index, partitions));
         match served.last_mut() {
-            Some(last) if last.node == node => last.slots.1 = end,
-            _ => served.push(Served { slots: (begin, end), node }),
+            Some(last) if last.node == node && last.replicas == replicas => last.slots.1 = end,
+            _ => served.push(Served { slots: (begin, end), node, replicas }),
         }
     }
     served
+}
+
+/// Shows one slot of each leading node first, without replicas. Clients that keep one role per address, such as redis-py,
+/// take the role in which an address comes first, and find no masters among replicas.
+fn leaders_first(all: &[Served]) -> Vec<Served> {
+    if all.iter().all(|served| served.replicas.is_empty()) {
+        return all.to_vec();
+    }
+    let (mut first, mut rest, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for served in all {
+        let (begin, end) = served.slots;
+        if !known.insert(served.node) {
+            rest.push(served.clone());
+        } else if served.replicas.is_empty() {
+            first.push(served.clone());
+        } else {
+            first.push(Served { slots: (begin, begin), replicas: Vec::new(), ..served.clone() });
+            rest.extend((begin < end).then(|| Served { slots: (begin + 1, end), ..served.clone() }));
+        }
+    }
+    first.extend(rest);
+    first
 }
 
 impl RedisService {
@@ -78,8 +102,16 @@ impl RedisService {
         // This node forwards to leaders without a listener, and answers for partitions without a known leader: clients
         // reconnect again and again to a cluster that does not serve all slots.
         let leaders: BTreeMap<u32, NodeId> = shared.tables.leaders(table.id).into_iter().collect();
-        let node_of = |index| leaders.get(&index).copied().filter(|node| nodes.contains_key(node)).unwrap_or(own);
-        let served = assigned(partitions, node_of);
+        let followers: BTreeMap<u32, Vec<NodeId>> = shared.tables.followers(table.id).into_iter().collect();
+        let is_alive = |node: &NodeId| nodes.get(node).is_some_and(|member| member.is_alive);
+        let nodes_of = |index: u32| match leaders.get(&index).filter(|node| nodes.contains_key(*node)) {
+            Some(leader) => {
+                let replicas = followers.get(&index).into_iter().flatten().copied().filter(is_alive);
+                (*leader, replicas.collect::<BTreeSet<_>>().into_iter().collect())
+            }
+            None => (own, Vec::new()),
+        };
+        let served = assigned(partitions, nodes_of);
         Ok(View { cluster: life.member.cluster, own, nodes, served, epoch: shared.tables.version().get() })
     }
 
@@ -102,24 +134,29 @@ impl View {
     }
 
     fn slots(&self) -> Reply {
-        let entry = |served: &Served| {
-            let (host, port) = self.nodes.get(&served.node).map_or(("", 0), Member::host_port);
-            let node = vec![
-                Reply::bulk(host),
-                Reply::Integer(port),
-                Reply::bulk(self.name(served.node)),
-                Reply::Array(vec![]),
-            ];
-            let (begin, end) = served.slots;
-            Reply::Array(vec![Reply::Integer(begin.into()), Reply::Integer(end.into()), Reply::Array(node)])
+        let node = |id: &NodeId| {
+            let (host, port) = self.nodes.get(id).map_or(("", 0), Member::host_port);
+            let name = Reply::bulk(self.name(*id));
+            Reply::Array(vec![Reply::bulk(host), Reply::Integer(port), name, Reply::Array(vec![])])
         };
-        Reply::Array(self.served.iter().map(entry).collect())
+        let entry = |served: &Served| {
+            let (begin, end) = served.slots;
+            let slots = [Reply::Integer(begin.into()), Reply::Integer(end.into())];
+            Reply::Array(
+                slots.into_iter().chain([node(&served.node)]).chain(served.replicas.iter().map(node)).collect(),
+            )
+        };
+        Reply::Array(leaders_first(&self.served).iter().map(entry).collect())
     }
 
     fn slots_by_node(&self) -> BTreeMap<NodeId, Vec<(u16, u16)>> {
         let mut by_node: BTreeMap<NodeId, Vec<(u16, u16)>> = self.nodes.keys().map(|id| (*id, Vec::new())).collect();
         for served in &self.served {
-            by_node.entry(served.node).or_default().push(served.slots);
+            let ranges = by_node.entry(served.node).or_default();
+            match ranges.last_mut() {
+                Some(last) if last.1 + 1 == served.slots.0 => last.1 = served.slots.1,
+                _ => ranges.push(served.slots),
+            }
         }
         by_node
     }
@@ -318,7 +355,7 @@ mod tests {
     fn neighbours_with_one_leader_are_one_range() {
         let [one, other] = [NodeId::new(1), NodeId::new(2)];
         let leaders = [one, one, other, other, other, one, other, one];
-        let ranges: Vec<((u16, u16), NodeId)> = assigned(8, |index| leaders[index as usize])
+        let ranges: Vec<((u16, u16), NodeId)> = assigned(8, |index| (leaders[index as usize], vec![]))
             .into_iter()
             .map(|served| (served.slots, served.node))
             .collect();
@@ -330,5 +367,28 @@ mod tests {
             ((14_336, 16_383), one),
         ];
         assert_eq!(ranges, expected);
+    }
+
+    #[test]
+    fn every_leader_comes_first_without_replicas() {
+        let [one, two, three] = [1, 2, 3].map(NodeId::new);
+        let served = assigned(4, |index| match index {
+            0 => (one, vec![two, three]),
+            1 => (one, vec![two]),
+            2 => (two, vec![]),
+            _ => (two, vec![one]),
+        });
+        let shown = leaders_first(&served);
+        let entry = |slots, node, replicas: &[NodeId]| Served { slots, node, replicas: replicas.to_vec() };
+        let expected = [
+            entry((0, 0), one, &[]),
+            entry((8_192, 12_287), two, &[]),
+            entry((1, 4_095), one, &[two, three]),
+            entry((4_096, 8_191), one, &[two]),
+            entry((12_288, 16_383), two, &[one]),
+        ];
+        assert_eq!(shown, expected);
+        let without = assigned(4, |index| (NodeId::new(1 + u64::from(index) % 2), vec![]));
+        assert_eq!(leaders_first(&without), without, "slots are in order without replicas");
     }
 }

@@ -63,7 +63,11 @@ pub(super) async fn dispatch(
         CommandKind::Time => Ok(info::time()),
         CommandKind::Eval | CommandKind::EvalSha => scripts::eval(service, session, command, request).await,
         CommandKind::Script => scripts::script(service, request),
-        CommandKind::Asking | CommandKind::ReadOnly | CommandKind::ReadWrite | CommandKind::Unwatch => Ok(Reply::OK),
+        CommandKind::ReadOnly | CommandKind::ReadWrite => {
+            session.reads_replica = command.kind == CommandKind::ReadOnly;
+            Ok(Reply::OK)
+        }
+        CommandKind::Asking | CommandKind::Unwatch => Ok(Reply::OK),
         CommandKind::Cluster => cluster::cluster(service, session, request).await,
         CommandKind::Scan => {
             let arguments = ScanArguments::parse(&request[1..])?;

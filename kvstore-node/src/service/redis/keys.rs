@@ -31,7 +31,9 @@ pub(super) async fn execute(
     request: &[Bytes],
 ) -> Executed {
     let keys = several::keys_of(command, request)?;
-    let mut operations = Operations { service, session, key: keys[0].clone() };
+    // A command that writes reads at the leader first, also if it then writes nothing.
+    let reads_replica = session.reads_replica && !command.is_write();
+    let mut operations = Operations { service, session, key: keys[0].clone(), reads_replica };
     if several::takes(command.kind, keys.len()) {
         return several::execute(&mut operations, command, request, keys).await;
     }
@@ -111,6 +113,8 @@ pub(super) struct Operations<'a> {
     pub(super) service: &'a RedisService,
     pub(super) session: &'a mut Session,
     pub(super) key: Bytes,
+    /// Reads may be answered by the replica of this node.
+    pub(super) reads_replica: bool,
 }
 
 impl Operations<'_> {
@@ -309,7 +313,11 @@ impl Operations<'_> {
         let refuse = |detail| refusal(&detail, is_write);
         for _ in 0..2 {
             let origin = match service.redirection(partition) {
-                Redirection::To(address) => return Err(moved(&self.key, &address)),
+                Redirection::To(address) => {
+                    let read =
+                        if self.reads_replica { service.read_replica(session, partition, &op).await } else { None };
+                    return read.unwrap_or_else(|| Err(moved(&self.key, &address)));
+                }
                 Redirection::Forward => Origin::AnyNodeClient,
                 Redirection::None => Origin::RoutingClient,
             };

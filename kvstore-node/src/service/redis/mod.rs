@@ -12,6 +12,7 @@ mod keyspace;
 mod pipeline;
 mod queue;
 mod refusal;
+mod replica;
 mod routing;
 mod script_cache;
 mod scripts;

@@ -32,7 +32,7 @@ pub(super) async fn eval(
         return Err(Refusal::new("ERR this script takes one key, and the token of a lock as its first argument"));
     };
     let key = several::keys_of(command, request)?.swap_remove(0);
-    let mut operations = Operations { service, session, key };
+    let mut operations = Operations { service, session, key, reads_replica: false };
     let changed =
         operations.rewrite(|found| change(script, found, token, arguments, unix_ms(service.kv.shared.wall.now())));
     Ok(Reply::Integer(changed.await?.1.into()))

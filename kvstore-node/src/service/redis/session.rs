@@ -21,6 +21,8 @@ pub(super) struct Session {
     pub(super) library_version: String,
     /// Partition of the last write.
     pub(super) written: Option<PartitionId>,
+    /// Reads are answered by the replica of this node, by `READONLY`.
+    pub(super) reads_replica: bool,
     /// Share of admission of the last operation, held until its reply is sent.
     pub(super) permit: Option<Permit>,
     /// Its transaction.
@@ -58,6 +60,7 @@ impl Session {
             library: String::new(),
             library_version: String::new(),
             written: None,
+            reads_replica: false,
             permit: None,
             transaction: TransactionState::new(),
             closes: false,
@@ -67,7 +70,8 @@ impl Session {
 
     /// Creates the state for a request that is in progress beside others of this connection, which it does not change.
     pub(super) fn for_request(&self) -> Self {
-        Self::new(self.caller.clone(), self.id, self.addresses, self.opened)
+        let new = Self::new(self.caller.clone(), self.id, self.addresses, self.opened);
+        Self { reads_replica: self.reads_replica, ..new }
     }
 
     /// Returns whether requests may be in progress beside others: those of an open transaction are queued in their order.
@@ -95,6 +99,7 @@ impl Session {
         self.version = Version::Resp2;
         self.name.clear();
         self.wanted = WantedReplies::All;
+        self.reads_replica = false;
         self.transaction = TransactionState::new();
     }
 }

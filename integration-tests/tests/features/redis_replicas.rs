@@ -1,0 +1,80 @@
+//! Reads of Redis clients at replicas, on clusters of real processes.
+
+use crate::redis::{NODES, ok, options, start};
+use crate::redis_client::{ClusterClient, Connection, Reply};
+use archon_integration_tests::cluster::TIMEOUT;
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::wait_for;
+use std::collections::BTreeMap;
+
+fn replicated() -> Cluster {
+    start(&Options { replication: 3, ..options(NODES) })
+}
+
+/// Sends requests to a node that does not lead the partition, on a new connection, and returns the last reply. Repeats
+/// that until `accepts` holds: leases lapse and leaderships move on a busy machine.
+fn at_follower(cluster: &Cluster, requests: &[&[&str]], accepts: impl Fn(&Reply) -> bool) {
+    wait_for(&format!("the reply to {requests:?}"), TIMEOUT, || {
+        let leader = cluster.leader_of("{t}a");
+        let node = NODES.iter().find(|node| **node != leader).expect("a follower");
+        let mut connection = Connection::open(cluster.redis_address(node)).map_err(|error| error.to_string())?;
+        let mut last = Reply::Null;
+        for request in requests {
+            last = connection.ask(request).map_err(|error| error.to_string())?;
+        }
+        if accepts(&last) { Ok(()) } else { Err(format!("{last:?} at {node}")) }
+    });
+}
+
+#[test]
+fn readonly_connection_reads_the_replica() {
+    let cluster = replicated();
+    let mut client = ClusterClient::new(cluster.redis_address("athens"));
+    assert_eq!(client.ask_until_answered(&["MSET", "{t}a", "one", "{t}b", "two"]), ok());
+    assert_eq!(client.ask_until_answered(&["SET", "{t}c", "three", "EX", "1000"]), ok());
+    let is_moved = |reply: &Reply| reply.is_error("MOVED");
+    let (readonly, get): (&[&str], &[&str]) = (&["READONLY"], &["GET", "{t}a"]);
+    at_follower(&cluster, &[get], is_moved);
+    let found = [Reply::bulk("one"), Reply::bulk("two"), Reply::Null, Reply::bulk("three")];
+    at_follower(&cluster, &[readonly, &["MGET", "{t}a", "{t}b", "{t}absent", "{t}c"]], |reply| {
+        *reply == Reply::Array(found.to_vec())
+    });
+    at_follower(&cluster, &[readonly, get], |reply| *reply == Reply::bulk("one"));
+    at_follower(&cluster, &[readonly, &["EXISTS", "{t}a", "{t}absent", "{t}b"]], |reply| *reply == Reply::Integer(2));
+    at_follower(&cluster, &[readonly, &["STRLEN", "{t}c"]], |reply| *reply == Reply::Integer(5));
+    at_follower(&cluster, &[readonly, &["GETRANGE", "{t}c", "1", "2"]], |reply| *reply == Reply::bulk("hr"));
+    at_follower(&cluster, &[readonly, &["TTL", "{t}c"]], |reply| matches!(reply, Reply::Integer(900..=1_000)));
+    for write in
+        [&["SET", "{t}a", "one"][..], &["GETEX", "{t}absent"], &["GETDEL", "{t}absent"], &["APPEND", "{t}a", ""]]
+    {
+        at_follower(&cluster, &[readonly, write], is_moved);
+    }
+    at_follower(&cluster, &[readonly, &["READWRITE"], get], is_moved);
+    at_follower(&cluster, &[readonly, &["RESET"], get], is_moved);
+}
+
+#[test]
+fn cluster_slots_list_leaders_first_and_replicas() {
+    let cluster = replicated();
+    let mut connection = Connection::open(cluster.redis_address("athens")).expect("a connection");
+    wait_for("two replicas of nearly all slots", TIMEOUT, || {
+        let slots = connection.ask(&["CLUSTER", "SLOTS"]).map_err(|error| error.to_string())?;
+        let (mut served, mut replicated, mut roles) = (vec![0; 16_384], 0, BTreeMap::new());
+        for entry in slots.array() {
+            let [begin, end] = [0, 1].map(|at| usize::try_from(entry.array()[at].integer()).expect("a slot"));
+            served[begin..=end].iter_mut().for_each(|count| *count += 1);
+            let nodes = &entry.array()[2..];
+            replicated += if nodes.len() == 3 { end + 1 - begin } else { 0 };
+            for (at, node) in nodes.iter().enumerate() {
+                let Reply::Integer(port) = node.array()[1] else { return Err(format!("{node:?}")) };
+                roles.entry(port).or_insert(at == 0);
+            }
+        }
+        let is_whole = served.iter().all(|count| *count == 1);
+        // Leaders that were shown with one slot.
+        match is_whole && replicated >= 16_384 - NODES.len() && roles.values().all(|is_master| *is_master) {
+            true => Ok(()),
+            false => Err(format!("{replicated} slots with replicas; masters: {roles:?}; {slots:?}")),
+        }
+    });
+}
