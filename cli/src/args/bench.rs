@@ -108,7 +108,8 @@ Examples:
     ///
     /// `scans`: messages that hold 4,096 scans each. `slow-readers`: request large replies and never read them.
     /// `half-messages`: start messages and never finish them. `connections`: open connections as fast as they are
-    /// accepted. `new-clients`: use a new client id for every write. Prints the p99 latency of ordinary operations
+    /// accepted. `new-clients`: use a new client id for every write. `redis`: send half requests, wrong lengths, a million
+    /// arguments and the like to the Redis listener, and read no replies. Prints the p99 latency of ordinary operations
     /// without and with each attack.
     #[command(after_help = "\
 Examples:

@@ -69,7 +69,7 @@ pub(super) async fn run(
     connection: &Connection,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let local = local::start(&args.local, output).await?;
+    let local = local::start_with(&args.local, &["--redis-listen", "127.0.0.1:0"], output).await?;
     let connection = local::connection(local.as_ref(), connection)?;
     drop(connect::client(&connection, table, None).await?);
     let admin = connect::admin(&connection)?;
@@ -90,8 +90,14 @@ pub(super) async fn run(
     let (loaded, _) = watched("writing the keys", &archon, &workload.each_key_once(Mix::Load, LOADERS), output).await?;
     settled(&loaded)?;
     let attacks = if args.attacks.is_empty() { &Attack::ALL[..] } else { &args.attacks };
-    let (mut lines, mut last) = (Vec::new(), None);
+    let (mut lines, mut last, mut left_out) = (Vec::new(), None, 0);
     for attack in attacks {
+        let target = Target::find(&admin, &connect::transport(&connection)?, table, TAG).await?;
+        if let Some(obstacle) = target.obstacle(*attack) {
+            output.talk(format!("{} is left out: {obstacle}", attack.name()));
+            left_out += 1;
+            continue;
+        }
         let (calm, stopped) = watched("without an attack", &archon, &workload, output).await?;
         if stopped {
             break;
@@ -111,7 +117,7 @@ pub(super) async fn run(
     }
     print(args, &lines, output)?;
     last.as_ref().map_or(Ok(()), settled)?;
-    if lines.len() < attacks.len() { Err(Failure::failed("interrupted")) } else { Ok(Exit::Done) }
+    if lines.len() + left_out < attacks.len() { Err(Failure::failed("interrupted")) } else { Ok(Exit::Done) }
 }
 
 fn print(args: &AttackArgs, lines: &[Line], output: &Output) -> Result<(), Failure> {

@@ -11,12 +11,25 @@ use archon_local_cluster::{Cluster, Layout, SMALL, YOU};
 /// # Errors
 /// If the cluster does not start.
 pub(super) async fn start(args: &LocalArgs, output: &Output) -> Result<Option<Cluster>, Failure> {
+    start_with(args, &[], output).await
+}
+
+/// Does the same with further arguments of the nodes.
+///
+/// # Errors
+/// As [`start`].
+pub(super) async fn start_with(
+    args: &LocalArgs,
+    node_arguments: &[&str],
+    output: &Output,
+) -> Result<Option<Cluster>, Failure> {
     if !args.local {
         return Ok(None);
     }
     let layout =
         Layout { partitions: args.partitions, replication: args.replication, failover: args.failover, ..SMALL };
     let mut cluster = Cluster::new(crate::own_program()?, layout, args.keep)?;
+    cluster.tell_nodes(node_arguments);
     if let Some(engine) = args.engine {
         cluster.tell_nodes(&["--engine", engine.name()]);
     }

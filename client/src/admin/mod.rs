@@ -304,6 +304,7 @@ impl Admin {
             slot: (!table.table().keys.is_range()).then(|| slot_of(key)),
             partition: PartitionSummary::of(&table, row),
             leader_address: leader.map(|node| node.address.clone()),
+            leader_redis_address: leader.and_then(|node| node.redis.clone()),
         })
     }
 

@@ -22,7 +22,12 @@ struct Scene {
 impl Scene {
     async fn set(replication: u8) -> Self {
         // A shard without a turn for the length of a lease stalls, be it for an attack or for another cluster.
-        let cluster = Cluster::start(EXE, &Options { replication, room: Room::Whole, ..Options::default() });
+        Self::set_with(&Options { replication, room: Room::Whole, ..Options::default() }).await
+    }
+
+    async fn set_with(options: &Options) -> Self {
+        let cluster = Cluster::start(EXE, options);
+        let replication = options.replication;
         cluster.wait_whole(usize::from(replication));
         let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
         let admin = cluster.admin(Duration::from_secs(10));
@@ -161,4 +166,28 @@ async fn client_id_per_request_costs_no_heartbeat_at_failover() {
     scene.cluster.take_node(&leader).kill();
     scene.is_served("while another node takes over").await;
     assert_eq!(scene.counted("archon_node_heartbeats_withheld_total").await, 0, "nobody stood still for it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_redis_clients_fail_no_node_and_bound_memory() {
+    const MORE_BYTES_MAX: u64 = 192 * 1024 * 1024;
+    const NODES: &[&str] = &["athens", "byzantium", "cyrene"];
+    let options = Options { replication: 1, room: Room::Whole, redis: NODES, tls: false, ..Options::default() };
+    let mut scene = Scene::set_with(&options).await;
+    let transport = scene.cluster.transport(Role::Client);
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
+    // The table names the listener once the node has registered with the final protocol.
+    while scene.target.obstacle(Attack::Redis).is_some() {
+        assert!(tokio::time::Instant::now() < deadline, "{:?}", scene.target.obstacle(Attack::Redis));
+        scene.is_served("until the listener is known").await;
+        scene.target = Target::find(&scene.admin, &transport, "default", "greedy").await.expect("a leader");
+    }
+    let before = resident_bytes(&scene.cluster, scene.target.address());
+    let attackers = scene.under(Attack::Redis, |(connections, _, refused)| connections >= 200 && refused >= 100).await;
+    let grown = resident_bytes(&scene.cluster, scene.target.address()).saturating_sub(before);
+    assert!(grown < MORE_BYTES_MAX, "{grown} bytes more for eight clients");
+    attackers.end().await;
+    scene.nobody_failed().await;
+    scene.is_given_back().await;
+    scene.is_served("after").await;
 }

@@ -143,6 +143,8 @@ pub struct Located {
     pub partition: PartitionSummary,
     /// Address of the leader, if there is one.
     pub leader_address: Option<String>,
+    /// Address of the leader's Redis listener, if it has one.
+    pub leader_redis_address: Option<String>,
 }
 
 /// All details of one partition.

@@ -4,6 +4,7 @@
 //! repeat every refused request.
 
 mod raw;
+mod redis;
 mod tactics;
 
 use crate::failure::Failure;
@@ -29,12 +30,15 @@ pub enum Attack {
     Connections,
     /// Four streams write, each operation under a new client id.
     NewClients,
+    /// Eight clients of the Redis listener send half requests, wrong lengths, a million arguments, nested lists, endless
+    /// lines and commands without arguments, or read no replies. They need a listener without TLS.
+    Redis,
 }
 
 impl Attack {
     /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Scans, Self::SlowReaders, Self::HalfMessages, Self::Connections, Self::NewClients];
+    pub const ALL: [Self; 6] =
+        [Self::Scans, Self::SlowReaders, Self::HalfMessages, Self::Connections, Self::NewClients, Self::Redis];
 
     /// Returns its name for users.
     pub const fn name(self) -> &'static str {
@@ -44,6 +48,7 @@ impl Attack {
             Self::HalfMessages => "half-messages",
             Self::Connections => "connections",
             Self::NewClients => "new-clients",
+            Self::Redis => "redis",
         }
     }
 }
@@ -65,6 +70,8 @@ pub struct Target {
     /// Expected identity of the node.
     pub(crate) expected: Expected,
     pub(crate) address: String,
+    /// Address of its Redis listener, if it has one.
+    pub(crate) redis_address: Option<String>,
     pub(crate) transport: Transport,
     pub(crate) partition: PartitionId,
     /// Prefix of keys in the partition.
@@ -96,6 +103,7 @@ impl Target {
             node: node.ok_or_else(|| failed(format!("there is no node {leader}")))?,
             expected: Expected::Node(leader),
             address,
+            redis_address: located.leader_redis_address,
             transport: transport.clone(),
             partition: PartitionId::new(id, located.partition.id),
             tag,
@@ -105,6 +113,15 @@ impl Target {
     /// Returns the node's address.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Returns why an attack on this target is not possible.
+    pub fn obstacle(&self, attack: Attack) -> Option<&'static str> {
+        match attack {
+            Attack::Redis if self.transport.tls().is_some() => Some("the attack redis needs a cluster without TLS"),
+            Attack::Redis if self.redis_address.is_none() => Some("the node has no Redis listener (--redis-listen)"),
+            _ => None,
+        }
     }
 }
 

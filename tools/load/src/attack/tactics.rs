@@ -1,6 +1,7 @@
 //! The loops of the attackers.
 
 use super::raw::{RawStream, operations};
+use super::redis;
 use super::{Attack, Deeds, Target};
 use archon_security::Stream;
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, VALUE_BYTES_MAX};
@@ -35,6 +36,7 @@ pub(super) const fn attackers(attack: Attack) -> usize {
         Attack::SlowReaders => 10,
         Attack::HalfMessages => 20,
         Attack::Connections => 1,
+        Attack::Redis => redis::ATTACKERS,
     }
 }
 
@@ -47,6 +49,7 @@ pub(super) async fn attack(attack: Attack, number: usize, target: &Target, deeds
             Attack::HalfMessages => half_message(target, deeds).await,
             Attack::Connections => connections(target, deeds).await,
             Attack::NewClients => new_clients(target, deeds).await,
+            Attack::Redis => redis::attack(number, target, deeds).await,
         };
         if ended.is_err() {
             deeds.refused.fetch_add(1, Ordering::Relaxed);
