@@ -262,6 +262,11 @@ impl Cluster {
         self.redis.get(node).expect("the node listens for Redis clients")
     }
 
+    /// Returns the addresses of all nodes for Redis clients.
+    pub fn redis_addresses(&self) -> impl Iterator<Item = &str> {
+        self.redis.values().map(String::as_str)
+    }
+
     /// Returns the metrics address of a member (`coordinator-1`, `athens`).
     ///
     /// # Panics

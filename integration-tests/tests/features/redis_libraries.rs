@@ -1,140 +1,215 @@
-//! Client libraries of other projects, which `.ci/run` installs, on clusters of real processes: values, pipelines, scans, TLS,
-//! and leaders that are killed or restarted.
+//! Client libraries of other projects on clusters of real processes: values, pipelines, scans, TLS, leaders that are killed or
+//! restarted, and partitions that move. `.ci/run` runs two libraries, `.ci/nightly` all.
 
 use crate::EXE;
 use crate::redis::{NODES, knows_listeners, options};
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::process::Ending;
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::redis_driver::{Credentials, Reply};
+use archon_integration_tests::{Cluster, Driver, Library, Options};
 use archon_security::Role;
 use archon_testkit::wait_for;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
 
-/// Most requests that may fail while a leader dies: a client does not repeat a request with an unknown outcome.
-const FAILED_MAX: u64 = 10;
+/// Most requests that may fail during a series of faults: a client does not repeat a request with an unknown outcome.
+const FAILED_MAX: usize = 10;
+/// Pause after a failed request.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Keys whose counts a load raises.
+const KEYS: u64 = 50;
+/// Every so many rounds are a pipeline.
+const PIPELINE_EVERY: u64 = 10;
+const FOUR: &[&str] = &["athens", "byzantium", "cyrene", "delos"];
 
-/// A library with its script.
-#[derive(Clone, Copy)]
-enum Library {
-    RedisPy,
-    IoRedis,
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(work)
 }
 
-/// Returns the directory of the libraries.
-fn installed() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    target.join("redis-clients")
+/// Starts a library, as its users configure it; `None` if this machine does not have it.
+fn start(library: Library, cluster: &Cluster, credentials: Option<&Credentials>) -> Option<Arc<Driver>> {
+    let command = library.command()?;
+    let listeners: Vec<&str> = NODES.iter().map(|node| cluster.redis_address(node)).collect();
+    Some(Arc::new(Driver::start(command, &listeners, true, credentials)))
 }
 
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+/// Checks replies while nothing fails.
+fn check_basics(driver: &Driver) {
+    let call = |command: &[&[u8]]| wait(driver.call(command));
+    let every_byte: Vec<u8> = (0..=255).cycle().take(768).collect();
+    let (key, value) = ("clé binaire".as_bytes(), every_byte.as_slice());
+    assert_eq!(call(&[b"SET", key, value]), Reply::ok());
+    assert_eq!(call(&[b"GET", key]), Reply::Bytes(every_byte.clone()));
+    assert_eq!(call(&[b"SET", key, b"x", b"NX"]), Reply::Nil);
+    assert_eq!(call(&[b"SET", key, b"", b"IFEQ", value]), Reply::ok());
+    assert_eq!(call(&[b"GET", key]), Reply::Bytes(vec![]));
+    assert_eq!(call(&[b"DEL", key]), Reply::Integer(1));
+    assert_eq!(call(&[b"GET", key]), Reply::Nil);
+    assert_eq!(call(&[b"INCRBY", key, b"-7"]), Reply::Integer(-7));
+    assert_eq!(call(&[b"SET", key, b"x"]), Reply::ok());
+    let refused = call(&[b"INCRBY", key, b"1"]);
+    assert!(matches!(&refused, Reply::Refused(text) if text.contains("not an integer")), "{refused:?}");
+    let keys: Vec<String> = (0..200).map(|number| format!("clé de pipeline {number}")).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    let commands =
+        keys.iter().flat_map(|key| [vec![&b"SET"[..], key, key], vec![b"APPEND", key, b"!"], vec![b"GET", key]]);
+    let commands: Vec<Vec<&[u8]>> = commands.collect();
+    let replies = wait(driver.pipeline(&commands.iter().map(Vec::as_slice).collect::<Vec<_>>()));
+    let expected = keys.iter().flat_map(|key| {
+        let appended = [key, &b"!"[..]].concat();
+        [Reply::ok(), Reply::Integer(i64::try_from(appended.len()).expect("short")), Reply::Bytes(appended)]
+    });
+    assert_eq!(replies, expected.collect::<Vec<_>>());
+    assert_eq!(wait(driver.check_own()), Reply::ok());
 }
 
-impl Library {
-    /// Returns the command that starts its script; `None` if this machine does not have the library.
-    fn command(self) -> Option<Command> {
-        let scripts = root().join("integration-tests/redis-clients");
-        let (program, script) = match self {
-            Self::RedisPy => (installed().join("venv/bin/python"), scripts.join("redis_py.py")),
-            Self::IoRedis => ("node".into(), scripts.join("ioredis.js")),
+/// Raises one count after the other, and checks that no acknowledged count is lost.
+struct Load {
+    driver: Arc<Driver>,
+    /// Acknowledged counts.
+    last: BTreeMap<String, u64>,
+    done: u64,
+    failures: Vec<String>,
+    lost: Vec<String>,
+}
+
+impl Load {
+    /// Runs until it is stopped.
+    fn begin(driver: &Arc<Driver>) -> (Arc<AtomicBool>, JoinHandle<Self>) {
+        let (driver, stopped) = (driver.clone(), Arc::new(AtomicBool::new(false)));
+        let mut load = Self { driver, last: BTreeMap::new(), done: 0, failures: Vec::new(), lost: Vec::new() };
+        let stop = stopped.clone();
+        let thread = spawn(move || {
+            for number in 1.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let keys = if number % PIPELINE_EVERY == 0 { 8 } else { 1 };
+                load.round((number..number + keys).map(|number| format!("count {}", number % KEYS)).collect());
+            }
+            load.round(load.last.keys().cloned().collect());
+            load
+        });
+        (stopped, thread)
+    }
+
+    fn round(&mut self, keys: Vec<String>) {
+        let reads: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"GET"[..], key.as_bytes()]).collect();
+        let found = self.send(&reads);
+        let counts: Vec<Option<u64>> = keys.iter().zip(found).map(|(key, reply)| self.count(key, reply)).collect();
+        let raised: Vec<(&String, String, u64)> = keys
+            .iter()
+            .zip(counts)
+            .filter_map(|(key, count)| Some((key, (count? + 1).to_string(), count? + 1)))
+            .collect();
+        let writes: Vec<Vec<&[u8]>> =
+            raised.iter().map(|(key, text, _)| vec![&b"SET"[..], key.as_bytes(), text.as_bytes()]).collect();
+        if writes.is_empty() {
+            return;
+        }
+        let written = self.send(&writes);
+        for ((key, _, count), reply) in raised.iter().zip(written) {
+            if reply == Reply::ok() {
+                self.last.insert((*key).clone(), *count);
+                self.done += 1;
+            } else {
+                self.fail(&reply);
+            }
+        }
+    }
+
+    fn send(&self, commands: &[Vec<&[u8]>]) -> Vec<Reply> {
+        match commands {
+            [command] => vec![wait(self.driver.call(command))],
+            commands => wait(self.driver.pipeline(&commands.iter().map(Vec::as_slice).collect::<Vec<_>>())),
+        }
+    }
+
+    /// Returns the count that a read found; `None` if it failed.
+    fn count(&mut self, key: &str, reply: Reply) -> Option<u64> {
+        let found = match &reply {
+            Reply::Nil => 0,
+            Reply::Bytes(text) => String::from_utf8_lossy(text).parse().expect("a count"),
+            _ => {
+                self.fail(&reply);
+                return None;
+            }
         };
-        // Written once all of them are there. The test is left out without them, also where other tests may not be skipped: they
-        // come from other registries than the crates.
-        let versions = installed().join("versions");
-        if !versions.exists() {
-            println!("left out: {} is not there; .ci/run installs the libraries", versions.display());
-            return None;
+        let acknowledged = self.last.get(key).copied().unwrap_or(0);
+        if found < acknowledged {
+            self.lost.push(format!("{key} was {acknowledged}, then {found}"));
         }
-        let mut command = Command::new(program);
-        command.arg(script).env("NODE_PATH", installed().join("node_modules")).env("PYTHONDONTWRITEBYTECODE", "1");
-        Some(command)
+        Some(found)
+    }
+
+    fn fail(&mut self, reply: &Reply) {
+        self.failures.push(format!("{reply:?}"));
+        sleep(PAUSE);
     }
 }
 
-/// A running script, which is killed when this is dropped.
-struct Client {
-    process: Child,
-    commands: ChildStdin,
-    answers: Receiver<String>,
-}
-
-impl Client {
-    /// Starts a script at the listener of a node; with TLS, with a client's certificate.
-    fn start(mut command: Command, cluster: &Cluster, tls: bool) -> Self {
-        command.arg(cluster.redis_address(NODES[0]));
-        if tls {
-            let own = cluster.credentials(Role::Client, "shop");
-            command.args(["ca.crt", "tls.crt", "tls.key"].map(|file| own.join(file)));
-        }
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the script starts");
-        let commands = process.stdin.take().expect("its input");
-        let output = BufReader::new(process.stdout.take().expect("its output"));
-        let (lines, answers) = channel();
-        // It ends with the script.
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
-        Self { process, commands, answers }
-    }
-
-    fn ask(&mut self, command: &str) -> String {
-        writeln!(self.commands, "{command}").expect("the script runs");
-        self.answers.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("{command}: {error}"))
-    }
-
-    /// Checks that the load went on, and lost nothing.
-    fn end(&mut self, what: &str) {
-        let answer = self.ask("end");
-        let numbers: Vec<u64> = answer.split(' ').filter_map(|word| word.parse().ok()).take(3).collect();
-        let [done, failed, lost] = numbers[..] else { panic!("{what}: {answer}") };
-        assert!(done > 0 && failed <= FAILED_MAX && lost == 0, "{what}: {answer}");
-        println!("{what}: {answer}");
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// Runs a load during faults; checks that it went on, and lost nothing.
+fn under_load(driver: &Arc<Driver>, what: &str, faults: impl FnOnce()) {
+    let (stopped, load) = Load::begin(driver);
+    faults();
+    stopped.store(true, Ordering::Relaxed);
+    let Load { done, failures, lost, .. } = load.join().expect("the load does not panic");
+    println!("{what}: {done} done, {} failed: {:#?}", failures.len(), &failures[..failures.len().min(5)]);
+    assert!(lost.is_empty(), "{what}: {lost:#?}");
+    assert!(done > 0 && failures.len() <= FAILED_MAX, "{what}: {done} done, failed: {failures:#?}");
 }
 
 fn goes_on_through_faults(library: Library) {
-    let Some(command) = library.command() else { return };
-    let three = Options { partitions: 9, replication: 3, ..options(NODES) };
+    if library.command().is_none() {
+        return;
+    }
+    let three = Options { partitions: 9, replication: 3, ..options(FOUR) };
     let mut cluster = Cluster::start_whole(EXE, &three);
     knows_listeners(&cluster, NODES);
-    let mut client = Client::start(command, &cluster, false);
-    assert_eq!(client.ask("basics"), "ok");
-    assert_eq!(client.ask("begin"), "ok");
-    let victim = cluster.leader_of("count 1");
-    cluster.take_node(&victim).kill();
-    wait_for("another leader", TIMEOUT, || match cluster.leader_of("count 1") {
-        leader if leader == victim => Err(leader),
-        leader => Ok(leader),
-    });
-    cluster.start_node(&victim);
-    cluster.wait_node(&victim, "alive");
-    cluster.wait_whole(3);
-    client.end("a leader was killed");
-    // Each restart hands over the leaderships of a node, so every slot moves.
-    assert_eq!(client.ask("begin"), "ok");
-    for node in NODES {
-        assert!(cluster.take_node(node).terminate(TIMEOUT).success());
-        cluster.start_node(node);
-        cluster.wait_node(node, "alive");
+    let Some(driver) = start(library, &cluster, None) else { return };
+    check_basics(&driver);
+    under_load(&driver, "a leader was killed", || {
+        let victim = cluster.leader_of("count 1");
+        cluster.take_node(&victim).kill();
+        wait_for("another leader", TIMEOUT, || match cluster.leader_of("count 1") {
+            leader if leader == victim => Err(leader),
+            leader => Ok(leader),
+        });
+        cluster.start_node(&victim);
+        cluster.wait_node(&victim, "alive");
         cluster.wait_whole(3);
-    }
-    client.end("all nodes were restarted");
-    assert_eq!(client.ask("basics"), "ok");
+    });
+    // Each restart hands over the leaderships of a node, so every slot moves.
+    under_load(&driver, "all nodes were restarted", || {
+        for node in NODES {
+            assert!(cluster.take_node(node).terminate(TIMEOUT).success());
+            cluster.start_node(node);
+            cluster.wait_node(node, "alive");
+            cluster.wait_whole(3);
+        }
+    });
+    under_load(&driver, "the partitions of a node moved to another", || {
+        cluster.start_node(FOUR[3]);
+        cluster.wait_node(FOUR[3], "alive");
+        cluster.done(&["node", "drain", NODES[0], "--wait", "--wait-timeout", "60s"]);
+    });
+    check_basics(&driver);
 }
 
 fn speaks_tls(library: Library) {
-    let Some(command) = library.command() else { return };
+    if library.command().is_none() {
+        return;
+    }
     let cluster = Cluster::start_whole(EXE, &Options { partitions: 9, redis: NODES, tls: true, ..Options::default() });
-    let mut client = Client::start(command, &cluster, true);
-    assert_eq!(client.ask("basics"), "ok");
+    let own = cluster.credentials(Role::Client, "shop");
+    let credentials = ["ca.crt", "tls.crt", "tls.key"].map(|file| own.join(file));
+    let Some(driver) = start(library, &cluster, Some(&credentials)) else { return };
+    check_basics(&driver);
 }
 
 #[test]
@@ -155,4 +230,52 @@ fn ioredis_goes_on_through_faults() {
 #[test]
 fn ioredis_speaks_tls() {
     speaks_tls(Library::IoRedis);
+}
+
+#[test]
+#[ignore = "`.ci/nightly` runs it"]
+fn node_redis_goes_on_through_faults() {
+    goes_on_through_faults(Library::NodeRedis);
+}
+
+#[test]
+#[ignore = "`.ci/nightly` runs it"]
+fn node_redis_speaks_tls() {
+    speaks_tls(Library::NodeRedis);
+}
+
+#[test]
+#[ignore = "`.ci/nightly` runs it"]
+fn valkey_glide_goes_on_through_faults() {
+    goes_on_through_faults(Library::ValkeyGlide);
+}
+
+#[test]
+#[ignore = "`.ci/nightly` runs it"]
+fn valkey_glide_speaks_tls() {
+    speaks_tls(Library::ValkeyGlide);
+}
+
+#[test]
+#[ignore = "`.ci/nightly` runs it"]
+fn redis_rs_goes_on_through_faults() {
+    goes_on_through_faults(Library::RedisRs);
+}
+
+#[test]
+#[ignore = "`.ci/nightly` runs it"]
+fn redis_rs_speaks_tls() {
+    speaks_tls(Library::RedisRs);
+}
+
+#[test]
+#[ignore = "`.ci/nightly` runs it"]
+fn redis_cli_works_after_each_fault() {
+    goes_on_through_faults(Library::RedisCli);
+}
+
+#[test]
+#[ignore = "`.ci/nightly` runs it"]
+fn redis_cli_speaks_tls() {
+    speaks_tls(Library::RedisCli);
 }

@@ -1,0 +1,91 @@
+"""The protocol between a test and a client library: requests from standard input, one a line, answers on standard output.
+
+    NUMBER VERB WORD…        a request; words are `=` and the bytes in hexadecimal, or `,` between the commands of a pipeline
+    NUMBER REPLY…            its answer, one reply per command, in any order of numbers
+
+Replies are `_` (nil), `:INTEGER`, `=BYTES`, `-TEXT` (an error that the server replied) and `!TEXT` (no reply), where texts are
+in hexadecimal, too. Verbs:
+
+    call COMMAND             one command
+    pipeline COMMAND , …     many commands at once, of keys in any slots
+    swap KEY OLD NEW         sets NEW by WATCH, MULTI and EXEC if the value is OLD; replies OK, or nil if it is another one
+    own                      checks of interfaces that only this library has; replies OK
+"""
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+# Requests that are executed at once. A test sends no more.
+THREADS = 32
+
+
+def started():
+    """Returns the addresses to connect to, true if the client repeats requests, and the files of TLS (none without)."""
+    addresses, repeats, *files = sys.argv[1:]
+    pairs = [address.rsplit(":", 1) for address in addresses.split(",")]
+    return [(host, int(port)) for host, port in pairs], repeats == "repeats", files
+
+
+def expect(found, expected):
+    if found != expected:
+        raise AssertionError(f"{found!r} instead of {expected!r}")
+
+
+def encoded(reply, refusals):
+    """Encodes the reply of a library; `refusals` are its exceptions for errors that the server replied."""
+    if reply is None:
+        return "_"
+    if isinstance(reply, bool):
+        return "=" + b"OK".hex() if reply else ":0"
+    if isinstance(reply, int):
+        return f":{reply}"
+    if isinstance(reply, float):
+        return "=" + repr(reply).encode().hex()
+    if isinstance(reply, str):
+        reply = reply.encode()
+    if isinstance(reply, bytes):
+        return "=" + reply.hex()
+    if isinstance(reply, Exception):
+        mark = "-" if isinstance(reply, refusals) else "!"
+        return mark + f"{type(reply).__name__}: {reply}".encode().hex()
+    raise AssertionError(f"a reply of another type: {reply!r}")
+
+
+def commands(words):
+    """Decodes the commands of a request."""
+    found = [[]]
+    for word in words:
+        if word == ",":
+            found.append([])
+        else:
+            found[-1].append(bytes.fromhex(word[1:]))
+    return found
+
+
+def serve(library, refusals):
+    """Answers requests until standard input ends. `library` has a method for each verb; `call`, `swap` and `own` return a reply,
+    `pipeline` returns a list of replies."""
+    output = threading.Lock()
+
+    def answer(line):
+        number, verb, *words = line.split()
+        requests = commands(words)
+        try:
+            if verb == "call":
+                replies = [library.call(*requests[0])]
+            elif verb == "pipeline":
+                replies = library.pipeline(requests)
+            elif verb == "swap":
+                replies = [library.swap(*requests[0])]
+            else:
+                replies = [library.own() or True]
+        except Exception as error:  # The test judges it.
+            replies = [error] * len(requests)
+        line = " ".join([number, *(encoded(reply, refusals) for reply in replies)])
+        with output:
+            print(line, flush=True)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for line in sys.stdin:
+            pool.submit(answer, line)

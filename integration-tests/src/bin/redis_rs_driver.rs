@@ -1,0 +1,87 @@
+//! A client of redis-rs under test, with the protocol of `integration-tests/redis-clients/driver.py`.
+
+use anyhow::Context;
+use futures::future::join_all;
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
+use redis::{ClientTlsConfig, Cmd, ErrorKind, RedisError, TlsCertificates, Value};
+use std::time::Duration;
+use tokio::sync::mpsc::channel;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Most requests that have been read and not begun.
+const QUEUE: usize = 64;
+
+fn client() -> anyhow::Result<ClusterClient> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [addresses, _, files @ ..] = arguments.as_slice() else { anyhow::bail!("no addresses") };
+    let scheme = if files.is_empty() { "redis" } else { "rediss" };
+    let mut builder = ClusterClientBuilder::new(addresses.split(',').map(|address| format!("{scheme}://{address}")))
+        .connection_timeout(TIMEOUT)
+        .response_timeout(TIMEOUT);
+    if let [authority, certificate, key] = files {
+        let read = |path: &String| std::fs::read(path).with_context(|| path.clone());
+        let client_tls = ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? };
+        builder = builder.certs(TlsCertificates { client_tls: Some(client_tls), root_cert: Some(read(authority)?) });
+    }
+    Ok(builder.build()?)
+}
+
+/// Returns the bytes of a word, which begins with `=`.
+fn decoded(word: &str) -> Vec<u8> {
+    let digits = |at: usize| word.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    (1..word.len()).step_by(2).filter_map(digits).collect()
+}
+
+fn encoded(reply: Result<Value, RedisError>) -> String {
+    let hex = |mark: char, bytes: &[u8]| {
+        std::iter::once(mark.to_string()).chain(bytes.iter().map(|byte| format!("{byte:02x}"))).collect()
+    };
+    match reply {
+        Ok(Value::Nil) => "_".to_owned(),
+        Ok(Value::Int(number)) => format!(":{number}"),
+        Ok(Value::Okay) => hex('=', b"OK"),
+        Ok(Value::SimpleString(text)) => hex('=', text.as_bytes()),
+        Ok(Value::BulkString(bytes)) => hex('=', &bytes),
+        Ok(other) => hex('!', format!("a reply of another type: {other:?}").as_bytes()),
+        Err(error) => {
+            let refused = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+            hex(if refused { '-' } else { '!' }, error.to_string().as_bytes())
+        }
+    }
+}
+
+async fn call(mut connection: ClusterConnection, words: &[&str]) -> String {
+    let mut command = Cmd::new();
+    words.iter().for_each(|word| {
+        command.arg(decoded(word));
+    });
+    encoded(command.query_async(&mut connection).await)
+}
+
+/// Executes the requests of a line at once, as tasks that share a connection do.
+async fn answer(connection: ClusterConnection, line: String) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [number, verb, arguments @ ..] = words.as_slice() else { return };
+    let replies = match *verb {
+        "own" => vec![encoded(Ok(Value::Okay))],
+        _ => join_all(arguments.split(|word| *word == ",").map(|command| call(connection.clone(), command))).await,
+    };
+    println!("{number} {}", replies.join(" "));
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let connection = client()?.get_async_connection().await?;
+    let (sender, mut lines) = channel(QUEUE);
+    // It ends with standard input, or with the process.
+    std::thread::spawn(move || {
+        std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.blocking_send(line))
+    });
+    while let Some(line) = lines.recv().await {
+        // It ends within the time-outs of the client.
+        tokio::spawn(answer(connection.clone(), line));
+    }
+    Ok(())
+}
