@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, TIMEOUT};
 use crate::history::{Workload, WorkloadOptions, WorkloadReport};
 use crate::options::Options;
+use crate::redis_driver::{Driver, Library};
 use crate::reshaping::{Reshaped, Reshaping};
 use archon_client::Role;
 use archon_testkit::{check, wait_for};
@@ -39,7 +40,7 @@ impl Scene {
     /// Starts a cluster and clients, runs `faults`, heals everything and checks: every partition must recover all its
     /// copies and every client be served, without an operator and in bounded time, and the history of every key, with a
     /// last read and a last scan of each, must be linearizable. Returns `None` where the machine does not allow such a
-    /// network.
+    /// network, or does not have the library that the clients use.
     ///
     /// # Panics
     /// If a check fails; contradictory histories are printed. The clients' observations are checked even if the faults
@@ -51,7 +52,7 @@ impl Scene {
         load: &WorkloadOptions,
         faults: impl FnOnce(&mut Self) + Send,
     ) -> Option<WorkloadReport> {
-        if !options.network.available() {
+        if !options.network.available() || load.redis.is_some_and(|library| library.command().is_none()) {
             return None;
         }
         // On a thread of its own, because it may move into another network namespace permanently.
@@ -108,7 +109,12 @@ impl Scene {
             Some(node) => vec![self.cluster.node_address(node).to_owned()],
             None => self.cluster.coordinator_addresses(),
         };
-        let started = self.runtime.block_on(Workload::start(endpoints, self.cluster.transport(Role::Client), load));
+        let redis = load.redis.and_then(Library::command).map(|command| {
+            let listeners: Vec<&str> = self.cluster.redis_addresses().collect();
+            Driver::start(command, &listeners, false, None)
+        });
+        let transport = self.cluster.transport(Role::Client);
+        let started = self.runtime.block_on(Workload::start(endpoints, transport, redis, load));
         self.workload = Some(started.unwrap_or_else(|error| panic!("{}: no client: {error}", self.name)));
         self.load = load.clone();
         self.progress(WARM_UP);
@@ -285,9 +291,10 @@ impl Scene {
     fn tell(&self, report: &WorkloadReport) -> usize {
         let violations = report.violations();
         println!(
-            "{}: {} answered, {} failed, {} of {} keys with open ends, longest wait of a client {:?}, seed {}",
+            "{}: {} answered ({} by Redis listeners), {} failed, {} of {} keys with open ends, longest wait of a client {:?}, seed {}",
             self.name,
             report.answered,
+            report.answered_by_redis,
             report.failures.len(),
             report.histories.values().filter(|history| history.iter().any(|record| record.is_open())).count(),
             report.histories.len(),

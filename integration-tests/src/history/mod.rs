@@ -8,6 +8,9 @@ mod checker;
 mod notes;
 mod operation;
 mod register;
+mod store;
+#[cfg(test)]
+mod store_tests;
 #[cfg(test)]
 mod tests;
 mod violation;

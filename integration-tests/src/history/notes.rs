@@ -14,6 +14,8 @@ pub(super) struct Shared {
     pub(super) began: Instant,
     pub(super) stop: AtomicBool,
     pub(super) answered: AtomicU64,
+    /// Those of `answered` that were sent to Redis listeners.
+    pub(super) answered_by_redis: AtomicU64,
     /// Milliseconds from `began` to each client's last answer.
     pub(super) last_answer_ms: Vec<AtomicU64>,
     noted: Mutex<Noted>,
@@ -34,6 +36,7 @@ impl Shared {
             began: Instant::now(),
             stop: AtomicBool::new(false),
             answered: AtomicU64::new(0),
+            answered_by_redis: AtomicU64::new(0),
             last_answer_ms: (0..clients).map(|_| AtomicU64::new(0)).collect(),
             noted: Mutex::new(Noted::default()),
         }

@@ -19,6 +19,13 @@ pub enum Request {
         /// New value.
         value: Arc<str>,
     },
+    /// Sets this value if the present one is `expected` (`None`: if the key is absent).
+    Replace {
+        /// Required value.
+        expected: Option<Arc<str>>,
+        /// New value.
+        value: Arc<str>,
+    },
     /// Adds this to a counter.
     Increment(i64),
 }
@@ -30,13 +37,13 @@ impl Request {
     }
 }
 
-/// Answer to a request.
+/// Answer to a request. Revisions are `None` if the interface reports none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The value and its revision, or `None` if absent.
-    Value(Option<(Arc<str>, u64)>),
+    Value(Option<(Arc<str>, Option<u64>)>),
     /// Written, with this revision.
-    Written(u64),
+    Written(Option<u64>),
     /// Absent now.
     Deleted {
         /// True if it was there before.
@@ -47,12 +54,14 @@ pub enum Outcome {
         /// Revision found.
         found: u64,
     },
+    /// The required value was not the present one.
+    ValueDiffers,
     /// Sum and revision.
     Counter {
         /// Sum.
         value: i64,
         /// Its revision.
-        revision: u64,
+        revision: Option<u64>,
     },
     /// The stored value is not a number.
     NotANumber,
@@ -88,7 +97,8 @@ impl Record {
 
     /// Returns true if it changed nothing.
     pub fn is_read(&self) -> bool {
-        self.request.is_read() || matches!(self.outcome, Outcome::ConditionFailed { .. } | Outcome::NotANumber)
+        self.request.is_read()
+            || matches!(self.outcome, Outcome::ConditionFailed { .. } | Outcome::ValueDiffers | Outcome::NotANumber)
     }
 }
 
@@ -100,6 +110,8 @@ impl Display for Request {
             Self::Delete => write!(f, "delete"),
             Self::CompareAndSet { expected: 0, value } => write!(f, "put {value} if absent"),
             Self::CompareAndSet { expected, value } => write!(f, "put {value} if revision {expected}"),
+            Self::Replace { expected: None, value } => write!(f, "put {value} if absent"),
+            Self::Replace { expected: Some(expected), value } => write!(f, "put {value} if it is {expected}"),
             Self::Increment(by) => write!(f, "add {by}"),
         }
     }
@@ -109,15 +121,20 @@ impl Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(None) => write!(f, "absent"),
-            Self::Value(Some((value, revision))) => write!(f, "{value} (revision {revision})"),
-            Self::Written(revision) => write!(f, "written (revision {revision})"),
+            Self::Value(Some((value, revision))) => write!(f, "{value}{}", shown(*revision)),
+            Self::Written(revision) => write!(f, "written{}", shown(*revision)),
             Self::Deleted { existed: true } => write!(f, "deleted"),
             Self::Deleted { existed: false } => write!(f, "was absent"),
             Self::ConditionFailed { found: 0 } => write!(f, "refused: absent"),
             Self::ConditionFailed { found } => write!(f, "refused: revision {found}"),
-            Self::Counter { value, revision } => write!(f, "{value} (revision {revision})"),
+            Self::ValueDiffers => write!(f, "refused: another value"),
+            Self::Counter { value, revision } => write!(f, "{value}{}", shown(*revision)),
             Self::NotANumber => write!(f, "not a number"),
             Self::Unknown => write!(f, "unknown"),
         }
     }
+}
+
+fn shown(revision: Option<u64>) -> String {
+    revision.map(|revision| format!(" (revision {revision})")).unwrap_or_default()
 }

@@ -28,6 +28,15 @@ impl Register {
                 (self.present.is_some() == *existed).then(|| self.absent())
             }
             (Request::Delete, Outcome::Unknown) => self.present.is_some().then(|| self.absent()),
+            (Request::Replace { expected, value }, Outcome::Written(revision)) => {
+                self.is(expected.as_ref()).then(|| self.written(value.clone(), *revision))?
+            }
+            (Request::Replace { expected, value }, Outcome::Unknown) => {
+                self.is(expected.as_ref()).then(|| self.unreported(value.clone()))
+            }
+            (Request::Replace { expected, .. }, Outcome::ValueDiffers) => {
+                (!self.is(expected.as_ref())).then(|| self.clone())
+            }
             (Request::CompareAndSet { expected, value }, Outcome::Written(revision)) => {
                 self.expected(*expected)?.written(value.clone(), *revision)
             }
@@ -55,20 +64,27 @@ impl Register {
 
     /// Returns the state in which the condition of a compare-and-set held.
     fn expected(&self, revision: u64) -> Option<Self> {
-        if revision == 0 { self.present.is_none().then(|| self.clone()) } else { self.seen(revision) }
+        if revision == 0 { self.present.is_none().then(|| self.clone()) } else { self.seen(Some(revision)) }
     }
 
-    /// Records the revision that an answer reported for the present value.
-    fn seen(&self, revision: u64) -> Option<Self> {
+    /// Returns true if the value is this one (`None`: if the key is absent).
+    fn is(&self, value: Option<&Arc<str>>) -> bool {
+        self.present.as_ref().map(|(present, _)| present) == value
+    }
+
+    /// Records the revision that an answer reported for the present value, if it did.
+    fn seen(&self, revision: Option<u64>) -> Option<Self> {
         let (value, known) = self.present.as_ref()?;
-        match known {
-            Some(known) => (*known == revision).then(|| self.clone()),
-            None => self.written(value.clone(), revision),
+        match (known, revision) {
+            (_, None) => Some(self.clone()),
+            (Some(known), Some(revision)) => (*known == revision).then(|| self.clone()),
+            (None, Some(_)) => self.written(value.clone(), revision),
         }
     }
 
-    fn written(&self, value: Arc<str>, revision: u64) -> Option<Self> {
-        (revision > self.reported).then_some(Self { present: Some((value, Some(revision))), reported: revision })
+    fn written(&self, value: Arc<str>, revision: Option<u64>) -> Option<Self> {
+        let Some(reported) = revision else { return Some(self.unreported(value)) };
+        (reported > self.reported).then_some(Self { present: Some((value, revision)), reported })
     }
 
     fn unreported(&self, value: Arc<str>) -> Self {

@@ -9,7 +9,7 @@ fn record(client: u32, called: u64, returned: u64, request: Request, outcome: Ou
 }
 
 fn put(client: u32, called: u64, returned: u64, value: &str, revision: u64) -> Record {
-    record(client, called, returned, Request::Put(value.into()), Outcome::Written(revision))
+    record(client, called, returned, Request::Put(value.into()), Outcome::Written(Some(revision)))
 }
 
 fn open_put(client: u32, called: u64, value: &str) -> Record {
@@ -17,7 +17,7 @@ fn open_put(client: u32, called: u64, value: &str) -> Record {
 }
 
 fn get(client: u32, called: u64, returned: u64, found: Option<(&str, u64)>) -> Record {
-    let found = found.map(|(value, revision)| (value.into(), revision));
+    let found = found.map(|(value, revision)| (value.into(), Some(revision)));
     record(client, called, returned, Request::Get, Outcome::Value(found))
 }
 
@@ -26,12 +26,12 @@ fn delete(client: u32, called: u64, returned: u64, existed: bool) -> Record {
 }
 
 fn add(client: u32, called: u64, returned: u64, value: i64, revision: u64) -> Record {
-    record(client, called, returned, Request::Increment(1), Outcome::Counter { value, revision })
+    record(client, called, returned, Request::Increment(1), Outcome::Counter { value, revision: Some(revision) })
 }
 
 fn swap(client: u32, called: u64, returned: u64, expected: u64, value: &str, revision: u64) -> Record {
     let request = Request::CompareAndSet { expected, value: value.into() };
-    record(client, called, returned, request, Outcome::Written(revision))
+    record(client, called, returned, request, Outcome::Written(Some(revision)))
 }
 
 #[test]
@@ -127,9 +127,10 @@ fn tiny_history(dice: &mut Random) -> Vec<Record> {
             let called = dice.below(8);
             let returned = called + 1 + dice.below(4);
             let value: std::sync::Arc<str> = (*dice.pick(&values)).into();
-            let revision = 1 + dice.below(4);
+            // Interfaces without revisions report none.
+            let revision = (dice.below(4) > 0).then(|| 1 + dice.below(4));
             let open = dice.below(4) == 0;
-            let (request, outcome) = match dice.below(6) {
+            let (request, outcome) = match dice.below(7) {
                 0 | 1 => (Request::Get, Outcome::Value((dice.below(3) > 0).then_some((value, revision)))),
                 2 => (Request::Put(value), Outcome::Written(revision)),
                 3 => (Request::Delete, Outcome::Deleted { existed: dice.below(2) == 0 }),
@@ -137,6 +138,11 @@ fn tiny_history(dice: &mut Random) -> Vec<Record> {
                     let expected = dice.below(3);
                     let told = [Outcome::Written(revision), Outcome::ConditionFailed { found: dice.below(3) }];
                     (Request::CompareAndSet { expected, value }, dice.pick(&told).clone())
+                }
+                5 => {
+                    let expected = (dice.below(3) > 0).then(|| (*dice.pick(&values)).into());
+                    let told = [Outcome::Written(revision), Outcome::ValueDiffers];
+                    (Request::Replace { expected, value }, dice.pick(&told).clone())
                 }
                 _ => {
                     let value = 1 + i64::try_from(dice.below(3)).unwrap_or(0);

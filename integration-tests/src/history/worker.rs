@@ -2,9 +2,9 @@
 
 use super::notes::Shared;
 use super::operation::{Outcome, Record, Request};
-use archon_client::{Client, Error};
+use super::store::{Store, text};
+use archon_client::Client;
 use archon_testkit::Random;
-use archon_types::Revision;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +18,41 @@ const SCANNED_KEYS: u64 = 2;
 pub(super) struct Worker {
     pub(super) number: u32,
     pub(super) group: u32,
-    pub(super) client: Client,
+    pub(super) store: Store,
     /// Operations of the group so far; determines the current key.
     pub(super) turn: Arc<AtomicU64>,
     pub(super) dice: Random,
-    /// Key and revision of the last observation.
-    pub(super) seen: Option<(u64, u64)>,
+    /// Last observation, for conditions.
+    pub(super) seen: Option<Observation>,
     pub(super) written: u64,
     pub(super) shared: Arc<Shared>,
+}
+
+/// State of a key that an answer reported.
+pub(super) struct Observation {
+    generation: u64,
+    /// `None` if the key was absent, or the answer did not contain the value.
+    value: Option<Arc<str>>,
+    /// Zero if the key was absent, or the interface reports no revisions.
+    revision: u64,
+}
+
+impl Observation {
+    /// Returns the state after an operation; `None` if its answer does not report it.
+    fn after(generation: u64, request: &Request, outcome: &Outcome) -> Option<Self> {
+        let (value, revision) = match (request, outcome) {
+            (_, Outcome::Value(Some((value, revision)))) => (Some(value.clone()), *revision),
+            (_, Outcome::Value(None) | Outcome::Deleted { .. }) => (None, None),
+            (_, Outcome::ConditionFailed { found }) => (None, Some(*found)),
+            (_, Outcome::Counter { value, revision }) => (Some(value.to_string().into()), *revision),
+            (
+                Request::Put(value) | Request::CompareAndSet { value, .. } | Request::Replace { value, .. },
+                Outcome::Written(revision),
+            ) => (Some(value.clone()), *revision),
+            _ => return None,
+        };
+        Some(Self { generation, value, revision: revision.unwrap_or(0) })
+    }
 }
 
 impl Worker {
@@ -33,10 +60,13 @@ impl Worker {
         let mut last = Instant::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let generation = self.turn.fetch_add(1, Ordering::Relaxed) / OPERATIONS_PER_KEY;
-            let answered =
-                if self.dice.below(60) == 0 { self.scan(generation).await } else { self.operate(generation).await };
+            let answered = match (self.store.scanner(), self.dice.below(60)) {
+                (Some(client), 0) => self.scan(&client, generation).await,
+                _ => self.operate(generation).await,
+            };
             if answered {
                 self.shared.answered.fetch_add(1, Ordering::Relaxed);
+                self.shared.answered_by_redis.fetch_add(u64::from(self.store.is_redis()), Ordering::Relaxed);
                 let since = u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 self.shared.last_answer_ms[self.number as usize].store(since, Ordering::Relaxed);
                 let mut noted = self.shared.noted();
@@ -64,10 +94,13 @@ impl Worker {
         match self.dice.below(20) {
             0..=6 => Request::Get,
             7..=8 => Request::Delete,
-            9..=13 => match self.seen {
-                Some((of, expected)) if of == generation => Request::CompareAndSet { expected, value },
-                _ => Request::CompareAndSet { expected: 0, value },
-            },
+            9..=13 => {
+                let seen = self.seen.as_ref().filter(|seen| seen.generation == generation);
+                match self.store.is_redis() {
+                    true => Request::Replace { expected: seen.and_then(|seen| seen.value.clone()), value },
+                    false => Request::CompareAndSet { expected: seen.map_or(0, |seen| seen.revision), value },
+                }
+            }
             14..=18 if counts => Request::Increment(1 + i64::try_from(self.dice.below(5)).unwrap_or(0)),
             _ => Request::Put(value),
         }
@@ -77,28 +110,21 @@ impl Worker {
         let key = self.key(generation);
         let request = self.request(generation);
         let called_ns = self.shared.call(self.number, &key, &request);
-        let result = ask(&self.client, &key, &request).await;
+        let result = self.store.ask(&key, &request).await;
         let returned_ns = self.shared.now_ns();
         let outcome = match result {
             Ok(outcome) => outcome,
             Err(error) => {
-                self.shared.fail(format!("{request} of {key}: {error}"));
+                self.shared.fail(format!("{request} of {key}: {}", error.text));
                 // A request without effect never happened: if its value is found later, no recorded write explains it.
-                if !error.outcome_unknown() {
+                if !error.unknown {
                     self.shared.forget(self.number);
                     return false;
                 }
                 Outcome::Unknown
             }
         };
-        match &outcome {
-            Outcome::Value(Some((_, revision)))
-            | Outcome::Written(revision)
-            | Outcome::Counter { revision, .. }
-            | Outcome::ConditionFailed { found: revision } => self.seen = Some((generation, *revision)),
-            Outcome::Value(None) | Outcome::Deleted { .. } => self.seen = Some((generation, 0)),
-            Outcome::NotANumber | Outcome::Unknown => {}
-        }
+        self.seen = Observation::after(generation, &request, &outcome).or(self.seen.take());
         let record = Record { client: self.number, called_ns, returned_ns, request, outcome };
         let answered = !record.is_open();
         self.shared.record(&key, record);
@@ -106,7 +132,7 @@ impl Worker {
     }
 
     /// A scan counts as a read of every key it could have found, each at some moment of its own.
-    async fn scan(&mut self, generation: u64) -> bool {
+    async fn scan(&mut self, client: &Client, generation: u64) -> bool {
         let keys: Vec<String> =
             (generation.saturating_sub(SCANNED_KEYS - 1)..=generation).map(|generation| self.key(generation)).collect();
         let called_ns = self.shared.now_ns();
@@ -115,23 +141,20 @@ impl Worker {
             Some(before) => self.key(before),
             None => String::new(),
         };
-        let page = match self
-            .client
-            .scan(format!("{}/{}/", self.shared.prefix, self.group))
-            .after(after)
-            .limit(100)
-            .page()
-            .await
-        {
-            Ok(page) => page,
-            Err(error) => {
-                self.shared.fail(format!("scan of group {}: {error}", self.group));
-                return false;
-            }
-        };
+        let page =
+            match client.scan(format!("{}/{}/", self.shared.prefix, self.group)).after(after).limit(100).page().await {
+                Ok(page) => page,
+                Err(error) => {
+                    self.shared.fail(format!("scan of group {}: {error}", self.group));
+                    return false;
+                }
+            };
         let returned_ns = self.shared.now_ns();
-        let found: BTreeMap<Arc<str>, (Arc<str>, u64)> =
-            page.entries.iter().map(|entry| (text(&entry.key), (text(&entry.value), entry.revision.get()))).collect();
+        let found: BTreeMap<Arc<str>, (Arc<str>, Option<u64>)> = page
+            .entries
+            .iter()
+            .map(|entry| (text(&entry.key), (text(&entry.value), Some(entry.revision.get()))))
+            .collect();
         for key in keys {
             let outcome = Outcome::Value(found.get(key.as_str()).cloned());
             let record = Record { client: self.number, called_ns, returned_ns, request: Request::Get, outcome };
@@ -139,33 +162,4 @@ impl Worker {
         }
         true
     }
-}
-
-async fn ask(client: &Client, key: &str, request: &Request) -> Result<Outcome, Error> {
-    let bytes = |value: &Arc<str>| value.as_bytes().to_vec();
-    let outcome = match request {
-        Request::Get => client
-            .get(key)
-            .await
-            .map(|found| Outcome::Value(found.map(|found| (text(&found.value), found.revision.get())))),
-        Request::Put(value) => client.put(key, bytes(value)).await.map(|revision| Outcome::Written(revision.get())),
-        Request::Delete => client.delete(key).await.map(|existed| Outcome::Deleted { existed }),
-        Request::CompareAndSet { expected, value } => client
-            .compare_and_set(key, Revision::new(*expected), bytes(value))
-            .await
-            .map(|revision| Outcome::Written(revision.get())),
-        Request::Increment(by) => client
-            .increment(key, *by)
-            .await
-            .map(|counter| Outcome::Counter { value: counter.value, revision: counter.revision.get() }),
-    };
-    match outcome {
-        Err(Error::ConditionFailed { found }) => Ok(Outcome::ConditionFailed { found: found.get() }),
-        Err(Error::NotANumber) => Ok(Outcome::NotANumber),
-        other => other,
-    }
-}
-
-pub(super) fn text(bytes: &[u8]) -> Arc<str> {
-    String::from_utf8_lossy(bytes).into()
 }

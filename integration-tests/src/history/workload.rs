@@ -3,8 +3,10 @@
 use super::checker::{Verdict, check};
 use super::notes::{Noted, Shared};
 use super::operation::{Outcome, Record, Request};
+use super::store::{Store, text};
 use super::violation::Violation;
-use super::worker::{Worker, text};
+use super::worker::Worker;
+use crate::redis_driver::{Driver, Library};
 use archon_client::{Client, Error, Transport};
 use archon_testkit::Random;
 use archon_types::DEFAULT_TABLE;
@@ -37,12 +39,24 @@ pub struct WorkloadOptions {
     pub via: Option<&'static str>,
     /// Table by ranges to use instead of the default table; the scene creates it.
     pub table: Option<&'static str>,
+    /// Library by which three of four clients use the Redis listeners of the nodes, without repeating requests.
+    pub redis: Option<Library>,
 }
 
 impl Default for WorkloadOptions {
     fn default() -> Self {
         let (timeout, hasty) = (Duration::from_secs(45), Duration::from_millis(700));
-        Self { prefix: "h".into(), groups: 6, clients_per_group: 4, timeout, hasty, seed: 1, via: None, table: None }
+        Self {
+            prefix: "h".into(),
+            groups: 6,
+            clients_per_group: 4,
+            timeout,
+            hasty,
+            seed: 1,
+            via: None,
+            table: None,
+            redis: None,
+        }
     }
 }
 
@@ -53,6 +67,8 @@ pub struct WorkloadReport {
     pub histories: BTreeMap<String, Vec<Record>>,
     /// Answered operations.
     pub answered: u64,
+    /// Those of `answered` that were sent to Redis listeners.
+    pub answered_by_redis: u64,
     /// Failed operations, as the client described them.
     pub failures: Vec<String>,
     /// Longest time between two answers to one client.
@@ -115,11 +131,16 @@ pub struct Workload {
 
 impl Workload {
     /// Starts the clients on a cluster whose members are reached at `endpoints` by `transport`; with `via`, that is the
-    /// address of that node.
+    /// address of that node. With `redis`, three of four clients use that driver.
     ///
     /// # Errors
     /// If the cluster cannot be found.
-    pub async fn start(endpoints: Vec<String>, transport: Transport, options: &WorkloadOptions) -> Result<Self, Error> {
+    pub async fn start(
+        endpoints: Vec<String>,
+        transport: Transport,
+        redis: Option<Driver>,
+        options: &WorkloadOptions,
+    ) -> Result<Self, Error> {
         let table = options.table.unwrap_or(DEFAULT_TABLE);
         let begin = || {
             let builder = Client::builder(endpoints.clone()).transport(transport.clone()).timeout(options.timeout);
@@ -129,6 +150,7 @@ impl Workload {
         let patient = begin().build().await?;
         // A separate instance: its connections and budget are not those of the patient client.
         let hasty = begin().build().await?.with_timeout(options.hasty);
+        let redis = redis.map(Arc::new);
         let count = options.groups * options.clients_per_group;
         let shared = Arc::new(Shared::new(&options.prefix, count));
         let mut clients = JoinSet::new();
@@ -139,7 +161,11 @@ impl Workload {
                 let worker = Worker {
                     number,
                     group,
-                    client: if member == 0 { hasty.clone() } else { patient.clone() },
+                    store: match &redis {
+                        _ if member == 0 => Store::Native(hasty.clone()),
+                        Some(driver) => Store::Redis { driver: driver.clone(), transactions: member % 2 == 0 },
+                        None => Store::Native(patient.clone()),
+                    },
                     turn: turn.clone(),
                     dice: Random::new(options.seed.wrapping_mul(1_000).wrapping_add(u64::from(number))),
                     seen: None,
@@ -196,7 +222,7 @@ impl Workload {
             let called_ns = self.shared.now_ns();
             match self.patient.get(key).await {
                 Ok(found) => {
-                    self.note_read(key, called_ns, found.map(|found| (text(&found.value), found.revision.get())))
+                    self.note_read(key, called_ns, found.map(|found| (text(&found.value), Some(found.revision.get()))))
                 }
                 Err(error) => self.shared.fail(format!("the last get of {key}: {error}")),
             }
@@ -204,6 +230,7 @@ impl Workload {
         self.scan_everything(&keys).await;
         let mut report = std::mem::take(&mut self.shared.noted().report);
         report.answered = self.answered();
+        report.answered_by_redis = self.shared.answered_by_redis.load(Ordering::Relaxed);
         report
     }
 
@@ -221,7 +248,11 @@ impl Workload {
                 let called_ns = self.shared.now_ns();
                 // An unanswered read carries no information.
                 if let Ok(found) = newcomer.get(&key).await {
-                    self.note_read(&key, called_ns, found.map(|found| (text(&found.value), found.revision.get())));
+                    self.note_read(
+                        &key,
+                        called_ns,
+                        found.map(|found| (text(&found.value), Some(found.revision.get()))),
+                    );
                     answered += 1;
                 }
             }
@@ -240,6 +271,7 @@ impl Workload {
             report.histories.entry(key).or_default().push(record);
         }
         report.answered = self.answered();
+        report.answered_by_redis = self.shared.answered_by_redis.load(Ordering::Relaxed);
         report
     }
 
@@ -250,7 +282,7 @@ impl Workload {
         loop {
             match self.patient.scan(&everything).after(&after).limit(10_000).page().await {
                 Ok(page) => {
-                    found.extend(page.entries.iter().map(|e| (text(&e.key), (text(&e.value), e.revision.get()))));
+                    found.extend(page.entries.iter().map(|e| (text(&e.key), (text(&e.value), Some(e.revision.get())))));
                     match page.entries.last() {
                         Some(last) if page.more => after = last.key.to_vec(),
                         _ => break,
@@ -266,7 +298,7 @@ impl Workload {
         self.shared.noted().report.failures.extend(unknown);
     }
 
-    fn note_read(&self, key: &str, called_ns: u64, found: Option<(Arc<str>, u64)>) {
+    fn note_read(&self, key: &str, called_ns: u64, found: Option<(Arc<str>, Option<u64>)>) {
         let (returned_ns, outcome) = (self.shared.now_ns(), Outcome::Value(found));
         self.shared.record(key, Record { client: u32::MAX, called_ns, returned_ns, request: Request::Get, outcome });
     }

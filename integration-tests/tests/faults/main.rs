@@ -14,6 +14,7 @@ mod faults_processes;
 mod faults_proxy;
 mod faults_quorum;
 mod faults_ranges;
+mod faults_redis;
 mod power_loss;
 mod replica_damage;
 
