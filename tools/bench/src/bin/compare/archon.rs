@@ -1,12 +1,14 @@
-//! Archon: three coordinators and three nodes, with a table of two copies, one of three, and one by ranges.
+//! Archon: three coordinators and three nodes, with a table of two copies, one of three, and one by ranges; and the table of two
+//! copies through the Redis listeners of the nodes.
 
-use crate::report::{ARCHON, ARCHON_LIBRARY};
-use crate::system::{LIBRARY_CLIENTS, LIBRARY_THREADS, START_LIMIT, Seen, System, drive};
+use crate::redis::Redis;
+use crate::redis_rs::RedisRs;
+use crate::report::{ARCHON, ARCHON_LIBRARY, ARCHON_REDIS};
+use crate::system::{self, LIBRARY_CLIENTS, LIBRARY_THREADS, START_LIMIT, Seen, System, drive};
 use archon_client::{Admin, PartitionStatus, RangeLimits, ReplicaState, Transport};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
-use archon_load::{Archon, Workload};
-use archon_load::{KeyText, Mix};
+use archon_load::{Archon, Connect, KeyText, Mix, Workload};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +25,31 @@ enum Kind {
     Ranges,
 }
 
-struct ArchonSystem {
+/// Clients of a table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clients {
+    /// One of the library, on one thread.
+    One,
+    /// Those of the library in a program of several threads.
+    Library,
+    /// Those of redis-rs, in the same program.
+    RedisRs,
+    /// All share one connection to each Redis listener.
+    RedisPipelined,
+}
+
+struct ArchonSystem<C> {
     name: &'static str,
     copies: u8,
     kind: Kind,
-    /// True if used like the library in a program of several threads.
-    library: bool,
-    target: Arc<Archon>,
+    clients: Clients,
+    target: Arc<C>,
     cluster: Rc<Cluster>,
 }
 
 /// Starts the cluster, for this number of keys.
 pub(crate) fn start(program: Option<&str>, keys: u64) -> anyhow::Result<Vec<Box<dyn System>>> {
-    let options = Options { partitions: PARTITIONS, replication: 2, ..Options::default() };
+    let options = Options { partitions: PARTITIONS, replication: 2, redis: &NODES, ..Options::default() };
     let exe = match program {
         Some(program) => program.to_owned(),
         None => std::env::current_exe()?.display().to_string(),
@@ -70,31 +84,55 @@ pub(crate) fn start(program: Option<&str>, keys: u64) -> anyhow::Result<Vec<Box<
             timeout: Duration::from_secs(10),
             transport: Transport::default(),
         };
-        let (target, cluster, library) = (Arc::new(target), Rc::clone(&cluster), name == ARCHON_LIBRARY);
-        Box::new(ArchonSystem { name, copies, kind, library, target, cluster }) as Box<dyn System>
+        let clients = if name == ARCHON_LIBRARY { Clients::Library } else { Clients::One };
+        let (target, cluster) = (Arc::new(target), Rc::clone(&cluster));
+        Box::new(ArchonSystem { name, copies, kind, clients, target, cluster }) as Box<dyn System>
     };
+    let listeners: Vec<String> = cluster.redis_addresses().map(str::to_owned).collect();
     Ok(vec![
         system(ARCHON_LIBRARY, 2, Kind::Hashed, "default"),
         system(ARCHON, 2, Kind::Hashed, "default"),
+        by_redis(ARCHON_REDIS[0], Clients::RedisRs, RedisRs::new(&listeners)?, &cluster),
+        by_redis(ARCHON_REDIS[1], Clients::RedisPipelined, listening(&listeners)?, &cluster),
         system("Archon, R = 3", 3, Kind::Hashed, "three"),
         system("Archon, R = 3, ranges", 3, Kind::Ranges, "ranges"),
     ])
 }
 
-impl System for ArchonSystem {
+/// Returns clients of the Redis listeners, once a node knows all of them.
+fn listening(listeners: &[String]) -> anyhow::Result<Redis> {
+    system::until("the Redis listeners", || Redis::pipelined(&listeners[0], listeners.len()))
+}
+
+/// Returns the default table through the Redis listeners.
+fn by_redis<C: Connect>(name: &'static str, clients: Clients, target: C, cluster: &Rc<Cluster>) -> Box<dyn System> {
+    let (target, cluster) = (Arc::new(target), Rc::clone(cluster));
+    Box::new(ArchonSystem { name, copies: 2, kind: Kind::Hashed, clients, target, cluster })
+}
+
+impl<C> ArchonSystem<C> {
+    const fn is_library(&self) -> bool {
+        matches!(self.clients, Clients::Library | Clients::RedisRs)
+    }
+}
+
+impl<C: Connect> System for ArchonSystem<C> {
     fn name(&self) -> &str {
         self.name
     }
 
     fn shape(&self) -> String {
-        let how = match self.library {
-            true => "four clients of the library on two threads, shared by all tasks",
-            false => "one client of the library for all tasks, on one thread",
+        let how = match self.clients {
+            Clients::One => "one client of the library for all tasks, on one thread, one stream per client and node",
+            Clients::Library => {
+                "four clients of the library on two threads, shared by all tasks, one stream per client and node"
+            }
+            Clients::RedisRs => {
+                "four clients of redis-rs on two threads, shared by all tasks, each with one pipelined connection to each node"
+            }
+            Clients::RedisPipelined => "all clients share one connection to each node, pipelined and coalesced",
         };
-        format!(
-            "{how}, one stream per client and node; a write is answered when {} copies have synced it, a read is linearizable",
-            self.copies
-        )
+        format!("{how}; a write is answered when {} copies have synced it, a read is linearizable", self.copies)
     }
 
     fn pids(&self) -> Vec<u32> {
@@ -103,15 +141,23 @@ impl System for ArchonSystem {
     }
 
     fn connections(&self, _clients: usize) -> usize {
-        if self.library { LIBRARY_CLIENTS } else { 1 }
+        if self.is_library() { LIBRARY_CLIENTS } else { 1 }
     }
 
     fn threads(&self, asked: usize) -> usize {
-        if self.library { LIBRARY_THREADS } else { asked }
+        if self.is_library() { LIBRARY_THREADS } else { asked }
     }
 
     fn does(&self, mix: Mix) -> bool {
-        matches!(mix, Mix::Scan { .. }) || self.kind == Kind::Hashed
+        match mix {
+            Mix::Scan { .. } => matches!(self.clients, Clients::One | Clients::Library),
+            _ => self.kind == Kind::Hashed,
+        }
+    }
+
+    fn has_own_keys(&self) -> bool {
+        // The library has written those of the same table.
+        matches!(self.clients, Clients::One | Clients::Library)
     }
 
     fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {

@@ -55,6 +55,19 @@ pub(crate) struct Redis {
     shape: Shape,
 }
 
+impl Redis {
+    /// Returns clients that share one pipelined connection to each of this number of masters, which the server at an address
+    /// shows.
+    ///
+    /// # Errors
+    /// If it does not show as many, or none for a slot.
+    pub(crate) fn pipelined(address: &str, count: usize) -> anyhow::Result<Self> {
+        let (masters, slots) = masters_at(address)?;
+        anyhow::ensure!(masters.len() == count, "{masters:?} are not {count} masters");
+        Ok(Self { masters, slots, shape: Shape::Pipelined })
+    }
+}
+
 /// Connections of clients, and the syncs that a write waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shape {
@@ -175,8 +188,12 @@ fn whole(addresses: &[String]) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
         replicas += usize::from(info.contains("role:slave") && info.contains("master_link_status:up"));
     }
     anyhow::ensure!(replicas == SERVERS / 2, "{replicas} replicas follow");
-    let first = &addresses[0];
-    let reply = now(async { Ok(DedicatedConnection::open(first).await?.call(&[b"CLUSTER", b"SLOTS"]).await?) })?;
+    masters_at(&addresses[0])
+}
+
+/// Returns the masters that the server at an address shows, and the master of each slot.
+fn masters_at(address: &str) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
+    let reply = now(async { Ok(DedicatedConnection::open(address).await?.call(&[b"CLUSTER", b"SLOTS"]).await?) })?;
     let (mut masters, mut slots) = (Vec::new(), vec![u8::MAX; SLOTS]);
     let Reply::Array(ranges) = reply else { anyhow::bail!("CLUSTER SLOTS: {reply:?}") };
     for range in ranges {

@@ -12,6 +12,9 @@ use std::time::SystemTime;
 pub(crate) const ARCHON: &str = "Archon, R = 2";
 /// The same in a program of several threads.
 pub(crate) const ARCHON_LIBRARY: &str = "Archon, R = 2, library";
+/// The same table through the Redis listeners of the nodes: the Rust library of Redis in a program of several threads, and
+/// maximum speed.
+pub(crate) const ARCHON_REDIS: [&str; 2] = ["Archon, R = 2, redis-rs", "Archon, R = 2, Redis protocol, pipelined"];
 /// Configurations of Redis: its Rust library in a program of several threads; a connection for each client, as ordinary
 /// clients and `redis-benchmark` do it, in the same loop as everything else; maximum speed; and driven by
 /// `redis-benchmark` itself.
@@ -155,6 +158,13 @@ pub(crate) fn ratios(points: &[Point]) -> Vec<Ratio> {
             }
             let what = format!("{operation} p50 of one client, µs: {ARCHON_LIBRARY} / {theirs}");
             add(what, p50(ARCHON_LIBRARY, operation), p50(theirs, operation), 1.1, true);
+        }
+    }
+    // The same program against either.
+    for (ours, theirs) in ARCHON_REDIS.into_iter().zip([REDIS_SHAPES[0], REDIS_SHAPES[2]]) {
+        for operation in ["put", "get"] {
+            let what = format!("{operation}s per second, 256 clients: {ours} / {theirs}");
+            add(what, speed(ours, operation, 256), speed(theirs, operation, 256), 1.0, false);
         }
     }
     for (ours, theirs) in [(ARCHON_LIBRARY, VALKEY_SYNCED[0]), (ARCHON, VALKEY_SYNCED[1])] {
