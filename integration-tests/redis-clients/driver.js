@@ -41,6 +41,7 @@ function commands(words) {
 async function serve(library, refused) {
   const answer = async (line) => {
     const [number, verb, ...words] = line.split(" ");
+    // Errors of the library are replies; another one ends the process, which prints it.
     const requests = commands(words);
     const done = verb === "own" ? [library.own().then(() => "OK")] : requests.map((request) => library.call(request));
     const replies = await Promise.all(done.map((reply) => reply.catch((error) => error)));

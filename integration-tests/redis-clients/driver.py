@@ -16,8 +16,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-# Requests that are executed at once. A test sends no more.
-THREADS = 32
+# Requests that are executed at once. Others wait.
+THREADS = 64
 
 
 def started():

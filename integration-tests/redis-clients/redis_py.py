@@ -60,5 +60,6 @@ class Library:
             expect(redis.lock("{lock}", timeout=10, blocking=False).acquire(), False)
 
 
-# A conflict of a transaction is an answer of the server, too.
+# A conflict of a transaction is an answer of the server, too: the client of a cluster raises WatchError only for a nil reply of
+# EXEC or a redirection. (That of a single server raises it also for a connection lost during EXEC.)
 serve(Library(connect()), (ResponseError, WatchError))

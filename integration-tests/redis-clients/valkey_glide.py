@@ -13,11 +13,13 @@ from glide import (
     Logger,
     LogLevel,
     NodeAddress,
+    ExecAbortError,
     RequestError,
     TlsAdvancedConfiguration,
 )
 
 TIMEOUT_MS = 10_000
+REFUSALS = (RequestError, ExecAbortError)
 
 
 async def connect():
@@ -45,14 +47,26 @@ class Library:
     def wait(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
+    def replies(self, work):
+        """Waits for replies. Time-outs and lost connections are subclasses of the exception for errors of the server."""
+        try:
+            found = self.wait(work)
+        except RequestError as error:
+            if type(error) in REFUSALS:
+                raise Refusal(str(error)) from error
+            raise
+        listed = found if isinstance(found, list) else [found]
+        listed = [Refusal(str(reply)) if type(reply) in REFUSALS else reply for reply in listed]
+        return listed if isinstance(found, list) else listed[0]
+
     def call(self, *command):
-        return self.wait(self.client.custom_command(list(command)))
+        return self.replies(self.client.custom_command(list(command)))
 
     def pipeline(self, commands):
         batch = ClusterBatch(is_atomic=False)
         for command in commands:
             batch.custom_command(command)
-        return self.wait(self.client.exec(batch, raise_on_error=False))
+        return self.replies(self.client.exec(batch, raise_on_error=False))
 
     def own(self):
         self.wait(self.scan())
@@ -67,6 +81,10 @@ class Library:
         expect(found, keys)
 
 
+class Refusal(Exception):
+    """An error that the server replied."""
+
+
 # Its log would go to standard output.
 Logger.set_logger_config(LogLevel.OFF)
-serve(Library(), RequestError)
+serve(Library(), Refusal)

@@ -109,6 +109,7 @@ impl Scene {
             Some(node) => vec![self.cluster.node_address(node).to_owned()],
             None => self.cluster.coordinator_addresses(),
         };
+        assert!(load.redis.is_none_or(Library::sends_once), "{:?} repeats writes", load.redis);
         let redis = load.redis.and_then(Library::command).map(|command| {
             let listeners: Vec<&str> = self.cluster.redis_addresses().collect();
             Driver::start(command, &listeners, false, None)

@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::channel;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Reply to a malformed request: `malformed` in hexadecimal.
+const MALFORMED: &str = "!6d616c666f726d6564";
 /// Most requests that have been read and not begun.
 const QUEUE: usize = 64;
 
@@ -27,10 +29,10 @@ fn client() -> anyhow::Result<ClusterClient> {
     Ok(builder.build()?)
 }
 
-/// Returns the bytes of a word, which begins with `=`.
-fn decoded(word: &str) -> Vec<u8> {
+/// Returns the bytes of a word, which begins with `=`; `None` if it is malformed.
+fn decoded(word: &str) -> Option<Vec<u8>> {
     let digits = |at: usize| word.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-    (1..word.len()).step_by(2).filter_map(digits).collect()
+    (1..word.len()).step_by(2).map(digits).collect()
 }
 
 fn encoded(reply: Result<Value, RedisError>) -> String {
@@ -53,9 +55,12 @@ fn encoded(reply: Result<Value, RedisError>) -> String {
 
 async fn call(mut connection: ClusterConnection, words: &[&str]) -> String {
     let mut command = Cmd::new();
-    words.iter().for_each(|word| {
-        command.arg(decoded(word));
-    });
+    for word in words {
+        match decoded(word) {
+            Some(argument) => command.arg(argument),
+            None => return MALFORMED.to_owned(),
+        };
+    }
     encoded(command.query_async(&mut connection).await)
 }
 

@@ -7,9 +7,9 @@ use archon_types::Revision;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest time for which a request that was refused is repeated.
+/// Longest time for which a read without an answer is repeated.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// Pause before that, and after a lost reply.
+/// Pause after a request without an answer.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// An interface of the cluster.
@@ -90,16 +90,17 @@ async fn native(client: &Client, key: &str, request: &Request) -> Result<Outcome
     }
 }
 
-/// Executes a request, and repeats it while the cluster refuses it: a refused request had no effect.
+/// Executes a request, and repeats a read while the cluster refuses it. A refused write is not repeated: its value, if found
+/// later, shows that it had an effect.
 async fn redis(driver: &Driver, transactions: bool, key: &str, request: &Request) -> Result<Outcome, Unanswered> {
     let began = Instant::now();
     loop {
         let reply = send(driver, transactions, key.as_bytes(), request).await;
         match outcome(request, reply) {
-            Err(refused) if !refused.unknown && began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
-            Err(lost) => {
+            Err(_) if request.is_read() && began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(error) => {
                 tokio::time::sleep(PAUSE).await;
-                return Err(lost);
+                return Err(error);
             }
             answered => return answered,
         }

@@ -39,7 +39,7 @@ pub struct WorkloadOptions {
     pub via: Option<&'static str>,
     /// Table by ranges to use instead of the default table; the scene creates it.
     pub table: Option<&'static str>,
-    /// Library by which three of four clients use the Redis listeners of the nodes, without repeating requests.
+    /// Library by which three of four clients use the Redis listeners of the nodes; one that sends each write once.
     pub redis: Option<Library>,
 }
 
@@ -93,6 +93,14 @@ impl WorkloadReport {
             }
         }
         found
+    }
+
+    /// Returns the number of conditional writes whose condition held.
+    pub fn replaced(&self) -> usize {
+        let replaced = |record: &&Record| {
+            matches!((&record.request, &record.outcome), (Request::Replace { .. }, Outcome::Written(_)))
+        };
+        self.histories.values().flatten().filter(replaced).count()
     }
 
     /// Returns the number of operations with unknown outcome.

@@ -104,10 +104,11 @@ impl Driver {
         });
         let line = format!("{number} {verb} {}\n", words.collect::<Vec<_>>().join(" , "));
         let written = locked(&self.requests).write_all(line.as_bytes());
-        let replies = match written {
-            Ok(()) => tokio::time::timeout(TIMEOUT, answer).await,
-            Err(error) => return lost(format!("the script takes no request: {error}")),
-        };
+        if let Err(error) = written {
+            locked(&self.pending).waiting.remove(&number);
+            return lost(format!("the script takes no request: {error}"));
+        }
+        let replies = tokio::time::timeout(TIMEOUT, answer).await;
         locked(&self.pending).waiting.remove(&number);
         match replies {
             Ok(Ok(replies)) if replies.len() == commands.len() => replies,

@@ -52,6 +52,11 @@ impl Library {
         }
     }
 
+    /// Returns true if its script can send each write once, as histories require: repeated ones count twice.
+    pub const fn sends_once(self) -> bool {
+        matches!(self, Self::RedisPy)
+    }
+
     /// Returns the command that starts its script; `None`, with a message, if this machine does not have the library. Then
     /// tests are left out, also where others may not be skipped: libraries come from other registries than crates.
     pub fn command(self) -> Option<Command> {
