@@ -95,7 +95,7 @@ impl WorkloadReport {
         found
     }
 
-    /// Returns the number of conditional writes whose condition held.
+    /// Returns the number of successful conditional writes.
     pub fn replaced(&self) -> usize {
         let replaced = |record: &&Record| {
             matches!((&record.request, &record.outcome), (Request::Replace { .. }, Outcome::Written(_)))

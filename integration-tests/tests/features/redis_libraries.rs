@@ -20,7 +20,7 @@ use std::time::Duration;
 const FAILED_MAX: usize = 10;
 /// Pause after a failed request.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Keys whose counts a load raises.
+/// Keys of a load.
 const KEYS: u64 = 50;
 /// Every so many rounds are a pipeline.
 const PIPELINE_EVERY: u64 = 10;
@@ -56,11 +56,12 @@ fn check_basics(driver: &Driver) {
     assert!(matches!(&refused, Reply::Refused(text) if text.contains("not an integer")), "{refused:?}");
     let keys: Vec<String> = (0..200).map(|number| format!("clé de pipeline {number}")).collect();
     let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
-    let commands =
-        keys.iter().flat_map(|key| [vec![&b"SET"[..], key, key], vec![b"APPEND", key, b"!"], vec![b"GET", key]]);
+    let commands = keys
+        .iter()
+        .flat_map(|&key| [vec![&b"SET"[..], key, key], vec![&b"APPEND"[..], key, &b"!"[..]], vec![&b"GET"[..], key]]);
     let commands: Vec<Vec<&[u8]>> = commands.collect();
     let replies = wait(driver.pipeline(&commands.iter().map(Vec::as_slice).collect::<Vec<_>>()));
-    let expected = keys.iter().flat_map(|key| {
+    let expected = keys.iter().flat_map(|&key| {
         let appended = [key, &b"!"[..]].concat();
         [Reply::ok(), Reply::Integer(i64::try_from(appended.len()).expect("short")), Reply::Bytes(appended)]
     });
