@@ -11,6 +11,8 @@ from driver import expect, serve, started
 # As in scripts that go on: so often at most, with this pause.
 ATTEMPTS = 100
 PAUSE_S = 0.1
+# Each redirection of a pipeline is another connection.
+TIMEOUT_S = 50
 # Errors after which clients repeat a request.
 NOT_DONE = ("CLUSTERDOWN", "TRYAGAIN", "LOADING")
 
@@ -66,7 +68,7 @@ class Library:
             ["redis-cli", "-c", "--no-raw", "-h", host, "-p", str(port), *self.tls],
             input="".join(" ".join(map(quoted, command)) + "\n" for command in commands).encode(),
             capture_output=True,
-            timeout=10,
+            timeout=TIMEOUT_S,
         )
         printed = ran.stdout.decode().splitlines()
         lines = [line for line in printed if line and not line.startswith("-> Redirected")]

@@ -43,14 +43,14 @@ class Library:
 
     def own(self):
         redis = self.redis
-        keys = [f"clé {number}" for number in range(200)]
+        keys = [f"clé py {number}" for number in range(200)]
         pipeline = redis.pipeline()
         for key in keys:
             pipeline.set(key, key)
         pipeline.execute()
-        expect({key.decode() for key in redis.scan_iter(match="clé *", count=50)}, set(keys))
-        found = redis.keys("clé 1?", target_nodes=RedisCluster.PRIMARIES)
-        expect({key.decode() for key in found}, {f"clé 1{digit}" for digit in range(10)})
+        expect({key.decode() for key in redis.scan_iter(match="clé py *", count=50)}, set(keys))
+        found = redis.keys("clé py 1?", target_nodes=RedisCluster.PRIMARIES)
+        expect({key.decode() for key in found}, {f"clé py 1{digit}" for digit in range(10)})
         redis.delete("sum")
         expect(redis.incrbyfloat("sum", 0.1), 0.1)
         expect(redis.set("short", "v", ex=100), True)

@@ -64,13 +64,26 @@ async fn call(mut connection: ClusterConnection, words: &[&str]) -> String {
     encoded(command.query_async(&mut connection).await)
 }
 
-/// Executes the requests of a line at once, as tasks that share a connection do.
+/// Executes commands one after the other.
+async fn call_in_turn(connection: ClusterConnection, commands: Vec<&[&str]>) -> Vec<String> {
+    let mut replies = Vec::new();
+    for command in commands {
+        replies.push(call(connection.clone(), command).await);
+    }
+    replies
+}
+
+/// Executes the requests of a line at once, as tasks that share a connection do; neighbours about one key in their order.
 async fn answer(connection: ClusterConnection, line: String) {
     let words: Vec<&str> = line.split(' ').collect();
     let [number, verb, arguments @ ..] = words.as_slice() else { return };
     let replies = match *verb {
         "own" => vec![encoded(Ok(Value::Okay))],
-        _ => join_all(arguments.split(|word| *word == ",").map(|command| call(connection.clone(), command))).await,
+        _ => {
+            let commands: Vec<&[&str]> = arguments.split(|word| *word == ",").collect();
+            let of_one_key = commands.chunk_by(|one, other| one.get(1) == other.get(1));
+            join_all(of_one_key.map(|commands| call_in_turn(connection.clone(), commands.to_vec()))).await.concat()
+        }
     };
     println!("{number} {}", replies.join(" "));
 }
