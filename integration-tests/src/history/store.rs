@@ -7,8 +7,8 @@ use archon_types::Revision;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest time for which a read without an answer is repeated.
-const PATIENCE: Duration = Duration::from_secs(45);
+/// Time for which a read without an answer is repeated.
+const READ_TIMEOUT: Duration = Duration::from_secs(45);
 /// Pause after a request without an answer.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -97,7 +97,7 @@ async fn redis(driver: &Driver, transactions: bool, key: &str, request: &Request
     loop {
         let reply = send(driver, transactions, key.as_bytes(), request).await;
         match outcome(request, reply) {
-            Err(_) if request.is_read() && began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(_) if request.is_read() && began.elapsed() < READ_TIMEOUT => tokio::time::sleep(PAUSE).await,
             Err(error) => {
                 tokio::time::sleep(PAUSE).await;
                 return Err(error);

@@ -162,7 +162,10 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ),
     ("axum", &["coordinator/console/src/"]),
     // Others may name it only where they configure a library with the process's provider.
-    ("rustls", &["base/security/", "backup/src/store/objects/client.rs"]),
+    (
+        "rustls",
+        &["base/security/", "backup/src/store/objects/client.rs", "integration-tests/src/bin/redis_rs_driver.rs"],
+    ),
     ("x509_parser", &["base/security/src/tls/certificate.rs", "base/security/certificates/tests/"]),
     ("ratatui", &["cli/src/admin/top/"]),
     ("hashbrown", &["kvstore-node/kv/src/rows/row_map.rs", "kvstore-node/src/shard/cache.rs", "base/wal/src/"]),
