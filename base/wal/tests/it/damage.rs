@@ -83,7 +83,7 @@ fn refuse_damage_fails_without_changes() {
     let operations = disk.operations();
     let config = WalConfig { refuse_damage: true, ..config() };
     match Wal::open_on(Arc::new(disk.clone()), config) {
-        Err(WalError::Corrupt { segment: 1, offset, .. }) => assert_eq!(offset, at as u64 - 72),
+        Err(WalError::Corrupt { segment: 1, offset, .. }) => assert_eq!(offset, at as u64 - 68),
         other => panic!("{other:?}"),
     }
     assert_eq!(disk.operations(), operations, "nothing was changed");
