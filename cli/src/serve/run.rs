@@ -108,7 +108,7 @@ pub(crate) fn participant(args: &ParticipantArgs, connection: &Connection) -> Re
     serve(&log, resolve, deadline, |config, stop, service_manager| {
         Ok(async move {
             if !program.is_empty() {
-                // A program has minutes to start, and a service manager has less patience.
+                // A program has minutes to start, longer than a service manager waits.
                 service_manager.follow(|| Ok(()), ReadyWhen::Serving, &stop);
                 return archon_agent::run_program(config, &program, stop).await.map_err(agent_failure);
             }

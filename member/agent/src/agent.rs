@@ -1,10 +1,10 @@
 //! Sessions one after the other, each with a participant: the participant is a member of the cluster while its service
 //! is connected.
 
+use crate::agent_metrics::EndReason;
 use crate::config::{AgentConfig, AgentError};
 use crate::http::{self, Listener};
 use crate::live_session::{Command, LiveSession, ServiceCallbacks};
-use crate::metrics::EndReason;
 use crate::shared::{Begun, Shared};
 use archon_client::Error;
 use futures::stream::{FuturesUnordered, StreamExt as _};

@@ -14,17 +14,17 @@
 //! | `config` | configuration, and the reasons for an end |
 //! | `routes` | owners of partitions, for callers |
 //! | `map_file` | file with the owners of a table, for proxies |
-//! | `metrics` | metrics of the agent |
+//! | `agent_metrics` | metrics of the agent |
 //! | `library_metrics` | recorder of the metrics of the client library |
 
 mod agent;
+mod agent_metrics;
 mod config;
 mod event_queue;
 mod http;
 mod library_metrics;
 mod live_session;
 mod map_file;
-mod metrics;
 mod program;
 pub mod protocol;
 mod routes;
@@ -40,6 +40,6 @@ pub use map_file::MapFile;
 
 /// Returns the definitions of the agent's own metrics. `GET /metrics` has those of the client library as well.
 pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::Definition> {
-    metrics::AgentReadings::DEFINITIONS.iter()
+    agent_metrics::AgentReadings::DEFINITIONS.iter()
 }
 pub use program::{START_LIMIT, run_program};

@@ -1,10 +1,10 @@
 //! State shared by sessions and connections: the session of now, and the owners of partitions.
 
+use crate::agent_metrics::{AgentReadings, Counters};
 use crate::config::AgentConfig;
 use crate::library_metrics::LibraryMetrics;
 use crate::live_session::{Command, LiveSession, Settings, millis};
 use crate::map_file::{self, MapFile};
-use crate::metrics::{AgentReadings, Counters};
 use crate::protocol::{ErrorBody, ErrorKind, Hello, SessionState, Status, VERSION};
 use crate::routes::Routes;
 use archon_client::{Participant, ParticipantBuilder};

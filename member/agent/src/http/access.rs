@@ -1,6 +1,6 @@
 //! Rights of callers with TLS: the certificate decides.
 
-use super::requests::Call;
+use super::call::Call;
 use crate::protocol::{ErrorBody, ErrorKind};
 use archon_security::{Caller, Role};
 

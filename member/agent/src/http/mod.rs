@@ -2,6 +2,7 @@
 
 mod access;
 mod body;
+mod call;
 mod guard;
 mod listener;
 mod probes;

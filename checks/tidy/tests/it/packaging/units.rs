@@ -42,7 +42,7 @@ fn unit_keeps_data_in_a_writable_place() {
         let command = unit.command();
         if command[0] == "participant" {
             // It keeps no data, and its settings are variables.
-            // Each instance has its own, whose owner is the user of that instance.
+            // Each instance has its own, with the user of that instance as owner.
             assert_eq!(unit.value("Service", "RuntimeDirectory"), format!("{user}/%i"));
             assert_eq!(unit.value("Service", "EnvironmentFile"), "/etc/archon/participant-%i.env");
             continue;
