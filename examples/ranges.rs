@@ -106,8 +106,8 @@ async fn partitions(admin: &Admin) -> Result<Vec<Held>> {
     Ok(held)
 }
 
-fn begin(row: &PartitionSummary) -> &str {
-    row.range.as_ref().map_or("", |range| &range.begin)
+fn begin(row: &PartitionSummary) -> &[u8] {
+    row.range.as_ref().map_or(&b""[..], |range| range.begin.as_ref())
 }
 
 /// Returns the number of readings in a scan, which walks from one partition to the next.
@@ -127,7 +127,10 @@ fn draw(partitions: &[Held], began: Instant) {
     println!("after {:.1} s:", began.elapsed().as_secs_f64());
     for (row, bytes) in partitions {
         let bar = "#".repeat((bytes * BAR).div_ceil(LIMIT_BYTES).min(2 * BAR) as usize);
-        let begin = if begin(row).is_empty() { "the first key" } else { begin(row) };
+        let begin = match begin(row) {
+            [] => "the first key".into(),
+            key => String::from_utf8_lossy(key),
+        };
         let leader = row.leader.as_deref().unwrap_or("nobody");
         let split = row.splits_into.map_or_else(String::new, |right| format!("  is being split into {right}"));
         println!("  {:>3}  from {begin:26}  {leader:10} {:5} KiB  {bar}{split}", row.id, bytes / 1024);

@@ -63,8 +63,8 @@ async fn table_description_counts_copies_and_shows_ranges() {
     ask(&leader, &CreateTable::new("times", ranges, 1, Holds::Data)).await.unwrap();
     let partitions = describe("times", true).await.unwrap().partitions.unwrap();
     let bounds = partitions.into_iter().filter_map(|row| row.range).map(|range| (range.begin, range.end));
-    let bound = |key: &str| Some(key.to_owned());
-    let wanted = [(String::new(), bound("f")), ("f".to_owned(), bound("m")), ("m".to_owned(), None)];
+    let wanted = [("", Some("f")), ("f", Some("m")), ("m", None)];
+    let wanted = wanted.map(|(begin, end)| (KeyText::new(begin), end.map(KeyText::new)));
     assert_eq!(bounds.collect::<Vec<_>>(), wanted);
     assert_eq!(kind(describe("absent", false).await), ErrorKind::NotFound);
 

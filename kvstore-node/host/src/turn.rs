@@ -1,10 +1,10 @@
 //! Turns: step replicas, carry out their outputs and what follows.
 
-use crate::copies::local_copy::{LocalCopy, Outcome};
+use crate::copies::local_copy::LocalCopy;
 use crate::mutant::{Broken, Mutant};
 use crate::operations::park_limits::ParkLimits;
 use crate::operations::refusal::{Cause, Refusal};
-use crate::operations::request::Request;
+use crate::operations::request::{Outcome, Request};
 use crate::operations::waiting::{Ended, ReadyAnswer};
 use crate::shell::{At, Observed, Shell};
 use archon_kv::{ClientIndex, ExpiryIndex, Leadership, PartitionView, Reader, View, ViewError, row};

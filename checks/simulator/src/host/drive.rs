@@ -175,7 +175,7 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
         Refusal::Elsewhere => ErrorKind::NotPartitionLeader,
         // Of stale reads, which are not requested here.
         Refusal::NoCopy => ErrorKind::WrongNode,
-        Refusal::NotLive | Refusal::CommitUnknown => ErrorKind::Unavailable,
+        Refusal::NotLive | Refusal::CommitUnknown | Refusal::Behind => ErrorKind::Unavailable,
         Refusal::NoLease => ErrorKind::NoLease,
         Refusal::NoWrites(kind) => *kind,
         Refusal::Ended(Ended::Unknown, _) => ErrorKind::DeadlineExceeded,

@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(one(RowFormat::Csv, "\u{feff}value,key\r\n1,a\r\n"), [row("a", "1")]);
         assert_eq!(one(RowFormat::Csv, "key,value_hex,revision\na,3132,9\n"), [row("a", "12")]);
         let binary = Row { key: b"\xff"[..].into(), value: "1".into(), expires_at_ms: None };
-        assert_eq!(one(RowFormat::Csv, "key_hex,value\nff,1\n"), [binary.clone()]);
+        assert_eq!(one(RowFormat::Csv, "key_hex,value\nff,1\n"), std::slice::from_ref(&binary));
         assert_eq!(one(RowFormat::Jsonl, "{\"key\":{\"hex\":\"FF\"},\"value\":\"1\"}"), [binary]);
         assert_eq!(one(RowFormat::Csv, "key,value\n"), []);
         assert_eq!(one(RowFormat::Jsonl, ""), []);

@@ -14,6 +14,7 @@ mod partitions;
 mod paths;
 mod rebalance;
 mod rows;
+mod scan_query;
 pub(crate) mod shared;
 mod tables;
 

@@ -2,9 +2,9 @@
 
 use super::asker::Asker;
 use super::extract::{Body, KnownTag, Named, Octets, Path, Query, Unconditional};
-use super::key_path::UrlKey;
 use super::operation::Answered;
 use super::paths::{Keyed, OfTable};
+use super::scan_query::ScanQuery;
 use crate::documents::{Entry, ValueText};
 use crate::error::{ApiError, STAMP_HEADER};
 use archon_client::bytes::Bytes;
@@ -23,25 +23,6 @@ const LIMIT_DEFAULT: u32 = 100;
 const TTL_HEADER: &str = "archon-ttl-ms";
 /// Header of the Unix time at which a value expires, in milliseconds.
 const EXPIRES_HEADER: &str = "archon-expires-ms";
-
-/// Selection of rows; keys are percent-encoded bytes.
-#[derive(Default, JsonSchema)]
-pub(crate) struct ScanQuery {
-    /// Only keys with this prefix.
-    #[schemars(default)]
-    pub(super) prefix: UrlKey,
-    /// Only this key and greater ones.
-    pub(super) from: Option<UrlKey>,
-    /// Only keys that are less than this one.
-    pub(super) to: Option<UrlKey>,
-    /// Only keys after this one in the order of the scan: continues after the last key of the previous page.
-    pub(super) after: Option<UrlKey>,
-    /// Descending order.
-    #[schemars(default)]
-    pub(super) reverse: bool,
-    /// Maximum number of rows, 1 to 10,000; default: 100.
-    pub(super) limit: Option<u32>,
-}
 
 /// Rows, in order of their keys.
 #[derive(Serialize, JsonSchema)]

@@ -5,7 +5,7 @@ use crate::copies::emptied::Emptied;
 use crate::copies::pull::Pull;
 use crate::copies::retention::Retention;
 use crate::mutant::Broken;
-use crate::operations::request::Request;
+use crate::operations::request::{Outcome, Request};
 use crate::operations::waiting::Waiting;
 use crate::ranges::absorb_work::AbsorbWork;
 use crate::ranges::middle_search::MiddleSearch;
@@ -14,13 +14,10 @@ use crate::ranges::split_work::SplitWork;
 use crate::shell::{At, Shell};
 use archon_kv::{ClientIndex, ExpiryIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
-use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};
+use archon_types::{KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};
 
 /// Marks that the engine may hold rows of any position.
 pub const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
-
-/// Answer to a client for an operation that was carried out.
-pub type Outcome = Result<Answer, ErrorDetail>;
 
 /// A copy as recovery found it.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Values that expire: reads of them, and the entries that remove them (PROTOCOL rules 83 to 86).
 
-use crate::copies::local_copy::{LocalCopy, Outcome};
+use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
-use crate::operations::request::{Reply as _, Request, WaitsFor};
+use crate::operations::request::{Outcome, Reply as _, Request, WaitsFor};
 use crate::partitions::Partitions;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;

@@ -1,10 +1,10 @@
 //! Client operations: evaluated once, answered after commit and under the lease.
 
-use crate::copies::local_copy::{LocalCopy, Outcome};
+use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
 use crate::operations::expire::LookUp;
 use crate::operations::refusal::Refusal;
-use crate::operations::request::{Reply, Request, WaitsFor};
+use crate::operations::request::{Outcome, Reply, Request, WaitsFor};
 use crate::operations::waiting::{Pending, ReadyAnswer};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;

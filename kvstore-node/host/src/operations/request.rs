@@ -1,7 +1,9 @@
 //! Client operation on its way through a node.
 
-use crate::copies::local_copy::Outcome;
-use archon_types::{Epoch, ErrorDetail, Millis, NodeId, Op, OpId, PartitionId, Version};
+use archon_types::{Answer, Epoch, ErrorDetail, Millis, NodeId, Op, OpId, PartitionId, Version};
+
+/// Answer to a client for an operation that was carried out.
+pub type Outcome = Result<Answer, ErrorDetail>;
 
 /// Destination of an answer.
 pub trait Reply {

@@ -72,7 +72,7 @@ fn ask(node: &mut Partitions<TestShell>, op: Op, reply: &'static str) {
     settle(node);
 }
 
-fn answer<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a crate::copies::local_copy::Outcome> {
+fn answer<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Option<&'a crate::operations::request::Outcome> {
     node.shell().answers.iter().find(|(to, _)| *to == reply).map(|(_, outcome)| outcome)
 }
 
@@ -448,7 +448,7 @@ fn late_duplicate_from_before_merge_is_not_applied(mutant: Option<Mutant>) -> bo
     let mut node = leader(mutant, narrow(1));
     node.operate(named(900, "sent on"));
     settle(&mut node);
-    let moved = |found: Option<&crate::copies::local_copy::Outcome>| matches!(found, Some(Err(detail)) if detail.kind == ErrorKind::Moved);
+    let moved = |found: Option<&crate::operations::request::Outcome>| matches!(found, Some(Err(detail)) if detail.kind == ErrorKind::Moved);
     assert!(moved(answer(&node, "sent on")), "{:?}", answer(&node, "sent on"));
     configure(&mut node, absorbing(2));
     give(&mut node, Some(page(&[], false, 0)));

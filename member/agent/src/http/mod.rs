@@ -123,7 +123,7 @@ async fn answer(connection: Connection, caller: Caller) {
             let _ = stream.set_nodelay(true);
             let serving = async {
                 let Some((stream, certified)) = SERVER.accept(stream, &door.tls, &entry).await else { return };
-                // The service has a place among members, whatever number of callers there are.
+                // The service has a place among members, so other callers cannot take it.
                 let name = &caller.shared.config.name;
                 let identity = certified.identity.as_deref();
                 let is_service = identity.is_some_and(|id| id.role() == Role::Participant && id.name() == name);

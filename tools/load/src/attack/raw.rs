@@ -1,6 +1,6 @@
 //! A raw stream to a node, without the client's limits.
 
-use super::Target;
+use super::target::Target;
 use archon_frames::StreamKind;
 use archon_proto::convert::kv::packed::OpPacker;
 use archon_proto::v1;

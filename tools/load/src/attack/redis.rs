@@ -1,6 +1,7 @@
 //! Greedy and malformed clients of the Redis listener, over connections without TLS.
 
-use super::{Deeds, Target};
+use super::deeds::Deeds;
+use super::target::Target;
 use archon_types::limits::VALUE_BYTES_MAX;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -75,7 +76,7 @@ pub(super) async fn attack(number: usize, target: &Target, deeds: &Deeds) -> io:
                 let mut client = Client::open(target, None, deeds).await?;
                 client.send(head.as_bytes()).await?;
                 // The node answers with an error and closes the connection, or waits for more and gets it.
-                client.send_times(&[b'x'; CHUNK_BYTES], 64).await.or_else(|_| Ok::<_, io::Error>(()))?;
+                client.send_times(&[b'x'; CHUNK_BYTES], 64).await.or(Ok::<_, io::Error>(()))?;
                 deeds.refused.fetch_add(1, Ordering::Relaxed);
             }
             Ok(())

@@ -1,8 +1,10 @@
 //! The loops of the attackers.
 
+use super::deeds::Deeds;
+use super::kind::Attack;
 use super::raw::{RawStream, operations};
 use super::redis;
-use super::{Attack, Deeds, Target};
+use super::target::Target;
 use archon_security::Stream;
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, VALUE_BYTES_MAX};
 use archon_types::{ClientId, KeyRange, Millis, Op, OpId, ScanOrder};
