@@ -14,6 +14,8 @@ pub(crate) struct Following {
     pub(crate) matched: Option<Seq>,
     /// The highest commit position from the leader.
     commit: Seq,
+    /// End of the log with which the leader began: earlier leaders may have answered for any of it.
+    start: Seq,
     /// Position up to which we acknowledged.
     acked: Seq,
     ack_due: bool,
@@ -28,6 +30,7 @@ impl Following {
             leader,
             matched: None,
             commit: Seq::ZERO,
+            start: Seq::ZERO,
             acked: Seq::ZERO,
             ack_due: false,
             adopted_due: None,
@@ -37,7 +40,7 @@ impl Following {
 
     /// Resets the match, as the log restarts.
     pub(crate) fn unmatch(&mut self) {
-        *self = Self { commit: self.commit, ..Self::new(self.leader) };
+        *self = Self { commit: self.commit, start: self.start, ..Self::new(self.leader) };
     }
 }
 
@@ -86,10 +89,12 @@ impl Replica {
     }
 
     /// Returns when this replica accepted the last append of its leader, if it knows committed all that the leader has
-    /// announced as committed.
+    /// announced as committed and all that earlier leaders may have answered for, and knows of no newer leader.
     pub fn level_since(&self) -> Option<Millis> {
-        let following = self.following.as_ref().filter(|following| following.commit <= self.commit)?;
-        following.heard
+        let row = &self.configuration.as_ref()?.row;
+        let following = self.following.as_ref().filter(|_| row.epoch <= self.epoch)?;
+        let is_level = following.commit.max(following.start) <= self.commit;
+        following.heard.filter(|_| is_level)
     }
 
     /// Makes `from` the leader to follow in `epoch`, unless there is another or there can be none.
@@ -214,6 +219,7 @@ impl Replica {
         let matched = following.matched.map_or(held, |matched| matched.max(held));
         following.matched = Some(matched);
         following.commit = following.commit.max(commit);
+        following.start = following.start.max(start);
         following.heard = Some(now);
         if adopt {
             following.adopted_due = Some(before);

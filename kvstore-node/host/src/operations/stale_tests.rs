@@ -167,6 +167,23 @@ fn replica_read_is_refused_without_word_of_its_leader() {
     assert_eq!(read_at(&mut follower, last + 1 + REPLICA_LAG_MS_MAX), found(5));
 }
 
+/// The former leader may have committed and answered all five entries without announcing that: the new one, which
+/// cannot finish its take-over, does not know it either.
+#[test]
+fn replica_read_waits_for_the_log_of_earlier_leaders() {
+    let mut follower = replica(5, 4);
+    let keep_alive = |start: u64, commit| Body::Append {
+        before: position(5),
+        entries: vec![],
+        start: Seq::new(start),
+        commit: Seq::new(commit),
+    };
+    hear(&mut follower, keep_alive(5, 4));
+    assert_eq!(read_at(&mut follower, 1_000), Err(Refusal::Behind));
+    hear(&mut follower, keep_alive(5, 5));
+    assert_eq!(read_at(&mut follower, 1_000), Ok(vec![expected(5).found, None]));
+}
+
 #[test]
 fn replica_read_is_refused_without_a_lease() {
     let mut follower = replica(5, 5);
