@@ -269,14 +269,31 @@ export class Caller {
   }
 
   /**
+   * Reads the credentials again. The present ones stay while the files are unreadable, or being replaced one by one.
+   *
+   * @param {string} tlsDir
+   */
+  #renew(tlsDir) {
+    try {
+      const found = credentials(tlsDir);
+      tls.createSecureContext(found);
+      this.#credentials = found;
+      this.#readAt = Date.now();
+    } catch (error) {
+      if (this.#credentials === undefined) {
+        throw error;
+      }
+    }
+  }
+
+  /**
    * @param {https.RequestOptions} options
    * @param {string | undefined} sent
    */
   #send(options, sent) {
     try {
       if (this.#tlsDir !== undefined && !(Date.now() - this.#readAt < CREDENTIALS_MS)) {
-        this.#credentials = credentials(this.#tlsDir);
-        this.#readAt = Date.now();
+        this.#renew(this.#tlsDir);
       }
       return send(this.#address, this.#credentials, options, sent);
     } catch (error) {
