@@ -57,8 +57,9 @@ impl Caller {
     /// Answers a request.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         self.has_asked.store(true, Ordering::Relaxed);
-        // Only the service keeps connections: those of callers must not take its places.
-        let keeps = request.headers().contains_key(SESSION);
+        // Without TLS only the service keeps connections: those of callers must not take its places. With TLS the places
+        // are separate, and a handshake for each request would exhaust the rate of an address.
+        let keeps = self.certified.is_some() || request.headers().contains_key(SESSION);
         let answered = self.try_answer(request).await.and_then(|response| self.counted(response));
         let mut response = answered.unwrap_or_else(|error| {
             self.shared.counters.request_refused(error.kind);
