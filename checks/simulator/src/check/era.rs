@@ -71,9 +71,10 @@ impl Era {
         Ok((effect, name))
     }
 
-    /// Returns the final knowledge of its keys.
-    pub(super) fn ends_in(&self, keys: &KeyRange) -> (History, Applied) {
-        (self.history.until(Seq::new(u64::MAX)).within(keys), self.applied.of_keys(keys))
+    /// Returns the knowledge of keys that were given up at `sealed`. Nothing is read after that, so the log time of later
+    /// entries ends no value.
+    pub(super) fn ends_in(&self, keys: &KeyRange, sealed: Seq) -> (History, Applied) {
+        (self.history.until(self.revision(sealed)).within(keys), self.applied.of_keys(keys))
     }
 
     /// Adds the keys of another partition and their history.

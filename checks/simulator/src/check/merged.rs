@@ -42,7 +42,7 @@ impl Checks {
             return Err(Violation::Prefix { detail });
         };
         let had = values(given.ledger.entries(), range)?;
-        let (history, applied) = given.ends_in(range);
+        let (history, applied) = given.ends_in(range, sealed);
         let taken = self.of(left).latest();
         if !absorbed(taken.ledger.entries(), attempt) {
             let detail = format!("{left} has the keys of {right}, and its log does not say that it absorbed them");
