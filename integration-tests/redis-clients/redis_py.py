@@ -1,10 +1,15 @@
 """A client of redis-py under test, with the protocol of driver.py."""
 
+import time
+
 from driver import expect, serve, started
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import ResponseError, WatchError
+from redis.exceptions import RedisError, ResponseError, WatchError
 from redis.retry import Retry
+
+CONNECT_ATTEMPTS = 200
+CONNECT_PAUSE_S = 0.1
 
 
 def connect():
@@ -15,6 +20,12 @@ def connect():
         options = dict(ssl=True, ssl_ca_certs=ca, ssl_certfile=certificate, ssl_keyfile=key)
     retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 12) if repeats else Retry(NoBackoff(), 0)
     nodes = [ClusterNode(host, port) for host, port in addresses]
+    # Connecting changes nothing, so it is repeated also by a client that sends each write once.
+    for _ in range(CONNECT_ATTEMPTS - 1):
+        try:
+            return RedisCluster(startup_nodes=nodes, retry=retry, socket_timeout=10, protocol=3, **options)
+        except RedisError:
+            time.sleep(CONNECT_PAUSE_S)
     return RedisCluster(startup_nodes=nodes, retry=retry, socket_timeout=10, protocol=3, **options)
 
 

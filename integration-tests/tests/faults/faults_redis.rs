@@ -27,6 +27,8 @@ fn redis_histories_stay_linearizable_through_faults() {
         let began = Instant::now();
         scene.cluster.start_node(NEWCOMER);
         scene.cluster.wait_node(NEWCOMER, "alive");
+        // The scripts have connected.
+        scene.everyone_is_served();
         for victim in NODES.into_iter().cycle() {
             scene.say(&format!("kill {victim}"));
             scene.cluster.take_node(victim).kill();
