@@ -6,7 +6,7 @@ use crate::block::{FORMAT, FORMAT_MIN, FileSum};
 use crate::error::BackupError;
 use archon_client::{Bytes, Holds, KeyRange, KeysBy, TableSummary, Word};
 use archon_types::limits::check_name;
-use archon_types::plain;
+use archon_types::{hex, plain};
 use crc32c::crc32c;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -193,8 +193,8 @@ impl Piece {
     ) -> Self {
         Self {
             partition,
-            begin_hex: hex(&keys.begin),
-            end_hex: keys.end.as_deref().map(hex),
+            begin_hex: hex::encode(&keys.begin),
+            end_hex: keys.end.as_deref().map(hex::encode),
             epoch,
             seq,
             log_time_at_ms,
@@ -209,7 +209,7 @@ impl Piece {
     /// Returns its keys.
     pub(crate) fn keys(&self) -> Result<KeyRange, BackupError> {
         let bytes = |text: &str| {
-            unhex(text).ok_or_else(|| {
+            hex::decode(text).ok_or_else(|| {
                 BackupError::damaged(
                     MANIFEST,
                     None,
@@ -226,17 +226,6 @@ impl Piece {
     pub(crate) const fn sum(&self) -> FileSum {
         FileSum { bytes: self.file_bytes, blocks: self.blocks, entries: self.entries, crc32c: self.crc32c }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Bytes> {
-    let digits: Option<Vec<u8>> =
-        text.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
-    let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
-    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect::<Vec<u8>>().into())
 }
 
 const SEAL_BEGIN: &str = "{\"crc32c\":\"";

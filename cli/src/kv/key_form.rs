@@ -2,8 +2,8 @@
 
 use crate::exit::Failure;
 use archon_client::KeyText;
-use archon_types::bare_key;
 use archon_types::limits::check_key;
+use archon_types::{bare_key, hex};
 
 /// Form in which keys are given and printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ impl KeyForm {
     pub(crate) fn read(self, text: &str) -> Result<KeyText, Failure> {
         match self {
             Self::Text => Ok(KeyText::new(text)),
-            Self::Hex => KeyText::from_hex(text).ok_or_else(|| {
+            Self::Hex => hex::decode(text).map(KeyText).ok_or_else(|| {
                 let remedy = "write two hexadecimal digits for each byte, as in ff00, or omit --hex";
                 Failure::usage(format!("the key {text:?} is not hexadecimal"), remedy)
             }),
@@ -48,7 +48,7 @@ impl KeyForm {
     pub(crate) fn cell(self, key: &[u8]) -> String {
         match self {
             Self::Text => bare_key(key),
-            Self::Hex => KeyText::new(key).hex(),
+            Self::Hex => hex::encode(key),
         }
     }
 
@@ -57,9 +57,9 @@ impl KeyForm {
         match (self, std::str::from_utf8(key)) {
             (Self::Text, Ok(text)) => format!("--after {text:?}"),
             (Self::Text, Err(_)) => {
-                format!("--hex --after {} (all keys in hexadecimal digits)", KeyText::new(key).hex())
+                format!("--hex --after {} (all keys in hexadecimal digits)", hex::encode(key))
             }
-            (Self::Hex, _) => format!("--after {}", KeyText::new(key).hex()),
+            (Self::Hex, _) => format!("--after {}", hex::encode(key)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Documents about rows, shared with the command line.
 
 use archon_client::KeyText;
+use archon_types::hex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,17 +21,9 @@ impl ValueText {
     pub fn of(value: &[u8]) -> Self {
         match std::str::from_utf8(value) {
             Ok(text) => Self { text: Some(text.to_owned()), hex: None },
-            Err(_) => Self { text: None, hex: Some(hex(value)) },
+            Err(_) => Self { text: None, hex: Some(hex::encode(value)) },
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// A key and its value.

@@ -1,6 +1,7 @@
 //! A client of redis-rs under test, with the protocol of `integration-tests/redis-clients/driver.py`.
 
 use anyhow::Context;
+use archon_types::hex;
 use futures::future::join_all;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
@@ -31,14 +32,11 @@ fn client() -> anyhow::Result<ClusterClient> {
 
 /// Returns the bytes of a word, which begins with `=`; `None` if it is malformed.
 fn decoded(word: &str) -> Option<Vec<u8>> {
-    let digits = |at: usize| word.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-    (1..word.len()).step_by(2).map(digits).collect()
+    hex::decode(word.get(1..).unwrap_or_default()).map(|bytes| bytes.to_vec())
 }
 
 fn encoded(reply: Result<Value, RedisError>) -> String {
-    let hex = |mark: char, bytes: &[u8]| {
-        std::iter::once(mark.to_string()).chain(bytes.iter().map(|byte| format!("{byte:02x}"))).collect()
-    };
+    let hex = |mark: char, bytes: &[u8]| format!("{mark}{}", hex::encode(bytes));
     match reply {
         Ok(Value::Nil) => "_".to_owned(),
         Ok(Value::Int(number)) => format!(":{number}"),

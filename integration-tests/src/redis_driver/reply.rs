@@ -1,5 +1,7 @@
 //! Reply of a server as a client library returned it, and its text in the protocol of the scripts.
 
+use archon_types::hex;
+
 /// Reply to one command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
@@ -27,28 +29,15 @@ impl Reply {
             return Some(Self::Nil);
         }
         let rest = word.get(1..)?;
-        let text = || Some(String::from_utf8_lossy(&from_hex(rest)?).into_owned());
+        let text = || Some(String::from_utf8_lossy(&hex::decode(rest)?).into_owned());
         match word.as_bytes()[0] {
             b':' => rest.parse().ok().map(Self::Integer),
-            b'=' => from_hex(rest).map(Self::Bytes),
+            b'=' => hex::decode(rest).map(|bytes| Self::Bytes(bytes.to_vec())),
             b'-' => text().map(Self::Refused),
             b'!' => text().map(Self::Lost),
             _ => None,
         }
     }
-}
-
-pub(super) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(pair).collect()
 }
 
 #[cfg(test)]
@@ -67,7 +56,7 @@ mod tests {
         ] {
             assert_eq!(Reply::parse(word), Some(reply), "{word}");
         }
-        assert_eq!(to_hex(&[0, 255]), "00ff");
+        assert_eq!(hex::encode(&[0, 255]), "00ff");
         for word in ["", "x", ":", ":x", "=0", "=0g", "é"] {
             assert_eq!(Reply::parse(word), None, "{word}");
         }

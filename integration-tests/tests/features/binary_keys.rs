@@ -5,16 +5,13 @@ use crate::redis::{NODES, ok, options, start};
 use crate::redis_client::{ClusterClient, Reply};
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Cluster, Options, http};
+use archon_types::hex;
 use serde_json::{Value, json};
 use std::fs;
 
 /// A key as Java's serialization writes it, with a hash tag.
 const KEY: &[u8] = b"\xac\xed\x00\x05{\xff}cart";
 const OTHER: &[u8] = b"{\xff}\xfe";
-
-fn hex(key: &[u8]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Returns the status and the body of a `GET`.
 fn get(address: &str, path: &str) -> (u16, String) {
@@ -32,21 +29,22 @@ fn binary_keys_are_the_same_at_every_interface() {
     assert_eq!(redis.ask_until_answered(&[&b"MGET"[..], KEY, OTHER]).array(), both);
 
     // The command line, in text, in hexadecimal digits, and as documents.
-    assert_eq!(cluster.done(&["kv", "--hex", "get", &hex(KEY)]), "two");
-    let found = cluster.json(&["kv", "get", "--hex", &hex(KEY)]).expect("a document");
-    assert_eq!(found["key"], json!({"hex": hex(KEY)}));
+    assert_eq!(cluster.done(&["kv", "--hex", "get", &hex::encode(KEY)]), "two");
+    let found = cluster.json(&["kv", "get", "--hex", &hex::encode(KEY)]).expect("a document");
+    assert_eq!(found["key"], json!({"hex": hex::encode(KEY)}));
     let listed = cluster.json(&["kv", "scan"]).expect("a list");
     let keys: Vec<&Value> = listed.as_array().into_iter().flatten().map(|row| &row["key"]).collect();
-    assert_eq!(keys, [&json!({"hex": hex(OTHER)}), &json!({"hex": hex(KEY)})]);
+    assert_eq!(keys, [&json!({"hex": hex::encode(OTHER)}), &json!({"hex": hex::encode(KEY)})]);
     let table = cluster.done(&["kv", "scan"]);
     assert!(table.contains(r"\xac\xed\0\u{5}{\xff}cart") && table.is_ascii(), "{table}");
     let page = cluster.done(&["kv", "scan", "--hex", "aced", "--limit", "5"]);
-    assert!(page.contains(&hex(KEY)) && !page.contains(&hex(OTHER)), "{page}");
-    cluster.done(&["kv", "--hex", "put", &hex(OTHER), "four"]);
+    assert!(page.contains(&hex::encode(KEY)) && !page.contains(&hex::encode(OTHER)), "{page}");
+    cluster.done(&["kv", "--hex", "put", &hex::encode(OTHER), "four"]);
     assert_eq!(redis.ask_until_answered(&[&b"GET"[..], OTHER]), Reply::bulk("four"));
-    let located = cluster.json(&["partition", "locate", "--hex", &hex(KEY)]).expect("a document");
-    let slot = cluster.json(&["partition", "locate", "--hex", &hex(OTHER)]).expect("a document")["slot"].clone();
-    assert_eq!((&located["key"], &located["slot"]), (&json!({"hex": hex(KEY)}), &slot), "they have one tag");
+    let located = cluster.json(&["partition", "locate", "--hex", &hex::encode(KEY)]).expect("a document");
+    let slot =
+        cluster.json(&["partition", "locate", "--hex", &hex::encode(OTHER)]).expect("a document")["slot"].clone();
+    assert_eq!((&located["key"], &located["slot"]), (&json!({"hex": hex::encode(KEY)}), &slot), "they have one tag");
 
     // HTTP.
     let at = cluster.console_address(0);
@@ -54,11 +52,14 @@ fn binary_keys_are_the_same_at_every_interface() {
     assert_eq!(get(at, &format!("/api/v1/rows/default/{}", percent(KEY))), (200, "two".to_owned()));
     let (status, rows) = get(at, &format!("/api/v1/rows/default?prefix={}", percent(&KEY[..2])));
     let rows: Value = serde_json::from_str(&rows).expect("a document");
-    assert_eq!((status, &rows["rows"][0]["key"], &rows["rows"][1]), (200, &json!({"hex": hex(KEY)}), &Value::Null));
+    assert_eq!(
+        (status, &rows["rows"][0]["key"], &rows["rows"][1]),
+        (200, &json!({"hex": hex::encode(KEY)}), &Value::Null)
+    );
     assert_eq!(get(at, "/api/v1/rows/default/%FF%FE").0, 404);
 
     assert_eq!(redis.ask_until_answered(&[&b"DEL"[..], KEY, OTHER]), Reply::Integer(2));
-    let absent = cluster.archon(&["kv", "get", "--hex", &hex(KEY)]);
+    let absent = cluster.archon(&["kv", "get", "--hex", &hex::encode(KEY)]);
     assert!(absent.code == 3 && absent.stderr.contains(r#"key "\xac\xed"#), "{}", absent.stderr);
 }
 

@@ -1,9 +1,8 @@
 //! Rights of clients and participants, and withdrawn certificates.
 
 use crate::method::{Document, invalid, known};
-use archon_types::check_identity;
 use archon_types::limits::{WEIGHTS, check_name};
-use archon_types::{ErrorDetail, Right, Word};
+use archon_types::{ErrorDetail, Right, Word, check_identity, weight_limit_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -225,7 +224,7 @@ impl Document for SetAccess {
     fn wanted(&self) -> Option<String> {
         let table = self.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
         let verb = if self.revoke { "revoke" } else { "grant" };
-        let limit = self.weight_max.map_or_else(String::new, |weight| format!(" up to weight {weight}"));
+        let limit = weight_limit_text(self.weight_max);
         Some(format!("{verb} {} of {table}{limit}", self.may.as_str()))
     }
 }

@@ -1,6 +1,6 @@
 //! Keys of rows in documents: any bytes, readable if they are text.
 
-use archon_types::shown_key;
+use archon_types::{hex, shown_key};
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -15,21 +15,6 @@ impl KeyText {
     /// Copies the bytes of a key.
     pub fn new(key: impl AsRef<[u8]>) -> Self {
         Self(Bytes::copy_from_slice(key.as_ref()))
-    }
-
-    /// Parses two hexadecimal digits per byte; `None` for any other text.
-    pub fn from_hex(digits: &str) -> Option<Self> {
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let byte = |pair: &[u8]| match pair {
-            [high, low] => Some(digit(high)? << 4 | digit(low)?),
-            _ => None,
-        };
-        digits.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>().map(|bytes| Self(bytes.into()))
-    }
-
-    /// Returns two hexadecimal digits per byte.
-    pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -57,7 +42,7 @@ impl Serialize for KeyText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let form = match std::str::from_utf8(&self.0) {
             Ok(text) => Form::Text(text.into()),
-            Err(_) => Form::Bytes { hex: self.hex() },
+            Err(_) => Form::Bytes { hex: hex::encode(&self.0) },
         };
         form.serialize(serializer)
     }
@@ -67,9 +52,9 @@ impl<'de> Deserialize<'de> for KeyText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Form::deserialize(deserializer)? {
             Form::Text(text) => Ok(Self(text.into_owned().into())),
-            Form::Bytes { hex } => {
-                Self::from_hex(&hex).ok_or_else(|| de::Error::custom("hex is not two hexadecimal digits for each byte"))
-            }
+            Form::Bytes { hex } => hex::decode(&hex)
+                .map(Self)
+                .ok_or_else(|| de::Error::custom("hex is not two hexadecimal digits for each byte")),
         }
     }
 }

@@ -18,7 +18,7 @@ mod tables;
 
 pub use admin::access::{
     Access, AccessList, OWN_SINCE, RIGHTS_MAX, Right, Scope, WHENEVER, WITHDRAWN_MAX, check_identity, client_text,
-    denial, grantee_text, own_denial, weight_denial,
+    denial, grantee_text, own_denial, weight_denial, weight_limit_text,
 };
 pub use admin::event::EventCode;
 pub use admin::moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
@@ -33,6 +33,7 @@ pub use admin::subject;
 pub use admin::word::{UnknownWord, Vocabulary, Word};
 pub use common::backoff::Backoff;
 pub use common::disk_full::{DiskFull, DiskLimit};
+pub use common::hex;
 pub use common::limits;
 pub use common::log_pin::LogPin;
 pub use common::metric::{Definition, Kind, Label};

@@ -8,7 +8,7 @@ use crate::documents::contract;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{AccessChanged, AccessRight, Admin, Right};
-use archon_types::grantee_text;
+use archon_types::{grantee_text, weight_limit_text};
 
 /// Documents of the verbs.
 #[cfg(test)]
@@ -94,7 +94,7 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
     let client = grantee_text(changed.client.as_deref(), Some(asked));
     let table = changed.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
     let still = changed.may.as_ref().filter(|_| revoke).and_then(|right| right.known()).filter(|right| *right >= asked);
-    let limit = changed.weight_max.map_or_else(String::new, |weight| format!(" up to weight {weight}"));
+    let limit = weight_limit_text(changed.weight_max);
     let said = match (revoke, changed.changed) {
         (false, true) => format!("{client} may {} {table}{limit}", asked.verb()),
         (false, false) => {

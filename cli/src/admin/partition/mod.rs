@@ -92,7 +92,7 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
     ]);
     let mut partitions: Vec<&Partition> = partitions.iter().collect();
     // The order of ranges matters, not their numbers.
-    partitions.sort_by_key(|partition| partition.range.as_ref().map(|range| range.begin.clone()));
+    partitions.sort_by_key(|partition| partition.range.as_ref().map(|range| &range.begin));
     let rows = partitions.iter().map(|partition| {
         let mut row = vec![partition.table.clone(), partition.id.to_string()];
         if ranged {

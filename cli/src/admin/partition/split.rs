@@ -7,7 +7,7 @@ use crate::args::{PartitionArgs, SplitPartitionArgs};
 use crate::exit::{Exit, Failure};
 use crate::kv::KeyForm;
 use crate::output::{Output, bytes_text, count_text};
-use archon_client::{Admin, BarSummary, ErrorKind, EventCode, PartitionSplit, RangeSummary, Subject};
+use archon_client::{Admin, BarSummary, ErrorKind, EventCode, PartitionSplit, Subject};
 use std::time::Duration;
 
 /// Maximum wait for a split: keys are copied for at most half an hour, and the split is abandoned within 5 s after
@@ -78,13 +78,12 @@ pub(crate) async fn run(
 
 /// Describes the keys of each half, in a line each.
 fn halves(split: &PartitionSplit) -> String {
-    let keys = |range: &RangeSummary| keys_text(range);
     let nodes: Vec<&str> = split.nodes.iter().map(|name| name.node.as_str()).collect();
-    let left = format!("\n  {}  keys {}", split.partition, keys(&split.left_keys));
+    let left = format!("\n  {}  keys {}", split.partition, keys_text(&split.left_keys));
     // A repeated request for a split abandoned since: there is no other half.
     let Some(right) = &split.right_keys else { return left };
     let copies = count_text(nodes.len(), "copy", "copies");
-    format!("{left}\n  {}  keys {}, {copies} on {}", split.right, keys(right), nodes.join(", "))
+    format!("{left}\n  {}  keys {}, {copies} on {}", split.right, keys_text(right), nodes.join(", "))
 }
 
 /// Maximum number of recent events searched for the reason of an abandoned split or merge.

@@ -2,41 +2,6 @@
 
 use crate::error::ApiError;
 use archon_client::ErrorKind;
-use archon_client::bytes::Bytes;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use std::borrow::Cow;
-use std::fmt;
-
-/// Key in a URL.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct UrlKey(pub(crate) Bytes);
-
-impl AsRef<[u8]> for UrlKey {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-/// Writes the key in quotes, safe for a terminal, and shortened.
-impl fmt::Display for UrlKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&archon_types::shown_key(&self.0))
-    }
-}
-
-impl JsonSchema for UrlKey {
-    fn schema_name() -> Cow<'static, str> {
-        "UrlKey".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "type": "string" })
-    }
-}
 
 /// Decodes percent-encoded text; `plus_is_space` as in the query of a form.
 pub(super) fn decode(what: &str, text: &str, plus_is_space: bool) -> Result<Vec<u8>, ApiError> {

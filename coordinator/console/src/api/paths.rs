@@ -1,8 +1,9 @@
 //! Path parameters shared by several operations.
 
 use super::extract::Path;
-use super::key_path::{UrlKey, invalid, segment};
+use super::key_path::{invalid, segment};
 use crate::error::ApiError;
+use archon_client::KeyText;
 use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
 use schemars::JsonSchema;
@@ -21,14 +22,14 @@ pub(crate) struct Keyed {
     /// The table's name.
     pub(crate) table: String,
     /// The key: 1 to 4096 bytes, percent-encoded.
-    #[schemars(length(min = 1, max = 4096))]
-    pub(crate) key: UrlKey,
+    #[schemars(with = "String", length(min = 1, max = 4096))]
+    pub(crate) key: KeyText,
 }
 
 fn keyed(pattern: &str, path: &str) -> Result<Keyed, ApiError> {
     let table = String::from_utf8(segment("{table}", pattern, path)?);
     let table = table.map_err(|_| invalid("the path is wrong: the name of the table is not UTF-8".to_owned()))?;
-    Ok(Keyed { table, key: UrlKey(segment("{key}", pattern, path)?.into()) })
+    Ok(Keyed { table, key: KeyText(segment("{key}", pattern, path)?.into()) })
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Path<Keyed> {

@@ -1,8 +1,9 @@
 //! Query of a scan.
 
 use super::extract::Query;
-use super::key_path::{UrlKey, decode, invalid};
+use super::key_path::{decode, invalid};
 use crate::error::ApiError;
+use archon_client::KeyText;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use schemars::JsonSchema;
@@ -11,14 +12,17 @@ use schemars::JsonSchema;
 #[derive(Default, JsonSchema)]
 pub(crate) struct ScanQuery {
     /// Only keys with this prefix.
-    #[schemars(default)]
-    pub(super) prefix: UrlKey,
+    #[schemars(with = "String", default)]
+    pub(super) prefix: KeyText,
     /// Only this key and greater ones.
-    pub(super) from: Option<UrlKey>,
+    #[schemars(with = "Option<String>")]
+    pub(super) from: Option<KeyText>,
     /// Only keys that are less than this one.
-    pub(super) to: Option<UrlKey>,
+    #[schemars(with = "Option<String>")]
+    pub(super) to: Option<KeyText>,
     /// Only keys after this one in the order of the scan: continues after the last key of the previous page.
-    pub(super) after: Option<UrlKey>,
+    #[schemars(with = "Option<String>")]
+    pub(super) after: Option<KeyText>,
     /// Descending order.
     #[schemars(default)]
     pub(super) reverse: bool,
@@ -39,10 +43,10 @@ fn scan_query(query: &str) -> Result<ScanQuery, ApiError> {
         let text = String::from_utf8_lossy(&value).into_owned();
         let wrong = |expected: &str| invalid(format!("the query is wrong: {name} is {text:?}, not {expected}"));
         match name {
-            "prefix" => scan.prefix = UrlKey(value.into()),
-            "from" => scan.from = Some(UrlKey(value.into())),
-            "to" => scan.to = Some(UrlKey(value.into())),
-            "after" => scan.after = Some(UrlKey(value.into())),
+            "prefix" => scan.prefix = KeyText(value.into()),
+            "from" => scan.from = Some(KeyText(value.into())),
+            "to" => scan.to = Some(KeyText(value.into())),
+            "after" => scan.after = Some(KeyText(value.into())),
             "reverse" => scan.reverse = text.parse().map_err(|_| wrong("true or false"))?,
             "limit" => scan.limit = Some(text.parse().map_err(|_| wrong("a number"))?),
             other => {
@@ -70,7 +74,7 @@ mod tests {
     fn query_of_a_scan_is_decoded_to_bytes() {
         let scan = scan_query("prefix=%ff%00&after=a+b%2B&reverse=true&limit=7&&to=").expect("a query");
         assert_eq!((&scan.prefix.0[..], scan.after.map(|key| key.0)), (&b"\xff\0"[..], Some("a b+".into())));
-        assert_eq!((scan.from, scan.to, scan.reverse, scan.limit), (None, Some(UrlKey::default()), true, Some(7)));
+        assert_eq!((scan.from, scan.to, scan.reverse, scan.limit), (None, Some(KeyText::default()), true, Some(7)));
         for (wrong, part) in [
             ("prefix=%f", "write % as %25"),
             ("limit=x", "limit is \"x\""),

@@ -183,9 +183,9 @@ impl ClusterState {
     /// # Errors
     /// `Refused`, with the table and the limit.
     pub(crate) fn check_weight(&self, row: &NodeRow, weight: u32) -> Result<(), ErrorDetail> {
-        let served = row.participant.iter().filter(|_| row.certified);
-        let refused = served.filter_map(|participant| self.weight_not_granted(&row.node.name, participant, weight));
-        refused.take(1).try_for_each(|why| Err(ErrorDetail::new(ErrorKind::Refused, why)))
+        let participant = row.participant.as_ref().filter(|_| row.certified);
+        let why = participant.and_then(|participant| self.weight_not_granted(&row.node.name, participant, weight));
+        why.map_or(Ok(()), |why| Err(ErrorDetail::new(ErrorKind::Refused, why)))
     }
 
     /// Explains why a participant with a certificate may not serve its tables with this weight: the limit of a grant is

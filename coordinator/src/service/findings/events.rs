@@ -8,6 +8,7 @@ use archon_documents::Event as Summary;
 use archon_types::subject::{Cause, Subject};
 use archon_types::{
     EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, bytes_text, grantee_text, shown_key,
+    weight_limit_text,
 };
 
 /// Returns the cause of an event.
@@ -185,7 +186,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
                 None => Subject::Cluster,
             };
             let tables = if table.is_some() { "it" } else { "every table" };
-            let limit = weight_max.map_or_else(String::new, |weight| format!(" up to weight {weight}"));
+            let limit = weight_limit_text(*weight_max);
             (format!("{whose} {}{limit}", access_text(*before, *after, tables)), subject)
         }
         EventKind::CertificatesWithdrawn { identity, after, .. } => {

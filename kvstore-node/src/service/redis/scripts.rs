@@ -7,12 +7,10 @@ use super::session::Session;
 use super::several;
 use super::state::RedisService;
 use archon_resp::{
-    Command, CommandKind, DIGEST_BYTES, NewExpiry, Reply, Script, parse_digest, script_keys, unknown_subcommand,
-    wrong_arity,
+    Command, CommandKind, NewExpiry, Reply, Script, parse_digest, script_keys, unknown_subcommand, wrong_arity,
 };
-use archon_types::Stored;
+use archon_types::{Stored, hex};
 use bytes::Bytes;
-use std::fmt::Write as _;
 
 /// Executes `EVAL` and `EVALSHA`.
 pub(super) async fn eval(
@@ -32,7 +30,7 @@ pub(super) async fn eval(
         return Err(Refusal::new("ERR this script takes one key, and the token of a lock as its first argument"));
     };
     let key = several::keys_of(command, request)?.swap_remove(0);
-    let mut operations = Operations { service, session, key, reads_replica: false };
+    let mut operations = Operations::at_leader(service, session, key);
     let changed =
         operations.rewrite(|found| change(script, found, token, arguments, unix_ms(service.kv.shared.wall.now())));
     Ok(Reply::Integer(changed.await?.1.into()))
@@ -77,11 +75,7 @@ pub(super) fn script(service: &RedisService, request: &[Bytes]) -> Executed {
     match (&request[1].to_ascii_lowercase()[..], arguments) {
         (b"load", [text]) => {
             let (digest, _) = service.scripts.load(text)?;
-            let mut hex = String::with_capacity(2 * DIGEST_BYTES);
-            for byte in digest {
-                let _ = write!(hex, "{byte:02x}");
-            }
-            Ok(Reply::bulk(hex))
+            Ok(Reply::bulk(hex::encode(&digest)))
         }
         (b"exists", [_, ..]) => {
             let exists =

@@ -291,6 +291,11 @@ pub fn weight_denial(participant: &str, table: &str, weight: u32, weight_max: u3
     )
 }
 
+/// Returns the end of a sentence about a grant with this limit of weight; empty without one.
+pub fn weight_limit_text(weight_max: Option<u32>) -> String {
+    weight_max.map_or_else(String::new, |weight| format!(" up to weight {weight}"))
+}
+
 /// Names one client, or every client, in a sentence.
 pub fn client_text(client: Option<&str>) -> String {
     client.map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"))

@@ -2,6 +2,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod disk_full;
+pub mod hex;
 pub mod limits;
 pub(crate) mod log_pin;
 pub(crate) mod metric;
