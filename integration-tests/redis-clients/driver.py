@@ -20,6 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 THREADS = 64
 
 
+class Refusal(Exception):
+    """An error that the server replied, for libraries without an exception of its own."""
+
+
 def started():
     """Returns the addresses to connect to, true if the client repeats requests, and the files of TLS (none without)."""
     addresses, repeats, *files = sys.argv[1:]
@@ -70,8 +74,9 @@ def serve(library, refusals):
 
     def answer(line):
         number, verb, *words = line.split()
-        requests = commands(words)
+        requests = [[]]
         try:
+            requests = commands(words)
             if verb == "call":
                 replies = [library.call(*requests[0])]
             elif verb == "pipeline":
@@ -80,9 +85,10 @@ def serve(library, refusals):
                 replies = [library.swap(*requests[0])]
             else:
                 replies = [library.own() or True]
+            replies = [encoded(reply, refusals) for reply in replies]
         except Exception as error:  # The test judges it.
-            replies = [error] * len(requests)
-        line = " ".join([number, *(encoded(reply, refusals) for reply in replies)])
+            replies = [encoded(error, refusals)] * len(requests)
+        line = " ".join([number, *replies])
         with output:
             print(line, flush=True)
 

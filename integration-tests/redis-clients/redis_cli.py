@@ -5,7 +5,7 @@ import itertools
 import subprocess
 import time
 
-from driver import expect, serve, started
+from driver import Refusal, expect, serve, started
 
 
 # As in scripts that go on: so often at most, with this pause.
@@ -15,10 +15,6 @@ PAUSE_S = 0.1
 TIMEOUT_S = 50
 # Errors after which clients repeat a request.
 NOT_DONE = ("CLUSTERDOWN", "TRYAGAIN", "LOADING")
-
-
-class Refusal(Exception):
-    """An error that the server replied."""
 
 
 class NoReply(Exception):

@@ -20,13 +20,14 @@ def connect():
         options = dict(ssl=True, ssl_ca_certs=ca, ssl_certfile=certificate, ssl_keyfile=key)
     retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 12) if repeats else Retry(NoBackoff(), 0)
     nodes = [ClusterNode(host, port) for host, port in addresses]
+    options |= dict(startup_nodes=nodes, retry=retry, socket_timeout=10, protocol=3)
     # Connecting changes nothing, so it is repeated also by a client that sends each write once.
     for _ in range(CONNECT_ATTEMPTS - 1):
         try:
-            return RedisCluster(startup_nodes=nodes, retry=retry, socket_timeout=10, protocol=3, **options)
+            return RedisCluster(**options)
         except RedisError:
             time.sleep(CONNECT_PAUSE_S)
-    return RedisCluster(startup_nodes=nodes, retry=retry, socket_timeout=10, protocol=3, **options)
+    return RedisCluster(**options)
 
 
 class Library:

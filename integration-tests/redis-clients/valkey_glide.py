@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from driver import expect, serve, started
+from driver import Refusal, expect, serve, started
 from glide import (
     AdvancedGlideClusterClientConfiguration,
     ClusterBatch,
@@ -79,10 +79,6 @@ class Library:
             cursor, some = await self.client.scan(cursor, match="clé glide *", count=50)
             found.update(some)
         expect(found, keys)
-
-
-class Refusal(Exception):
-    """An error that the server replied."""
 
 
 # Its log would go to standard output.

