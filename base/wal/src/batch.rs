@@ -2,16 +2,18 @@
 
 use std::fmt;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::WalError;
 use crate::format::{DATA_BYTES_BITS, FRAME_HEADER_BYTES, OP_HEADER_BYTES, padded};
-use crate::number::number_bytes;
 
 /// Longest small value of a stream, in bytes.
 pub const META_BYTES_MAX: usize = 64 * 1024;
 // A step of a snapshot has all metas of a stream, which are few: 8,190 of the longest would fit.
 const _: () = assert!(8_190 * (META_BYTES_MAX + 8) < 1 << DATA_BYTES_BITS);
+
+/// Longest head of a record that costs no allocation, in bytes: that of a number of 64 bits as LEB128.
+pub const HEAD_BYTES_MAX: usize = 10;
 
 /// Number of a stream in a log, chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,14 +29,34 @@ impl fmt::Display for StreamId {
 /// must be short and must not wait for the log, because it delays everything behind it.
 pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 
+/// Beginning of a record that is not in one piece with its data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    bytes: [u8; HEAD_BYTES_MAX],
+    length: usize,
+}
+
+impl Head {
+    /// Copies the bytes, unless they are more than [`HEAD_BYTES_MAX`].
+    fn new(head: &[u8]) -> Option<Head> {
+        let mut bytes = [0; HEAD_BYTES_MAX];
+        bytes.get_mut(..head.len())?.copy_from_slice(head);
+        Some(Head { bytes, length: head.len() })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
 /// One step of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Op {
     Put {
         stream: u64,
         seq: u64,
-        /// Precedes `data`, in the encoding of [`crate::number`].
-        number: Option<u64>,
+        /// Precedes `data`.
+        head: Head,
         data: Bytes,
     },
     /// Removes records from number `from` on.
@@ -70,7 +92,7 @@ impl Op {
 
     fn data_bytes(&self) -> usize {
         match self {
-            Op::Put { number, data, .. } => number.map_or(0, number_bytes) + data.len(),
+            Op::Put { head, data, .. } => head.length + data.len(),
             Op::Meta { data, .. } => data.len(),
             Op::Cut { .. } | Op::Drop { .. } | Op::Trim { .. } => 0,
         }
@@ -97,13 +119,19 @@ impl WalBatch {
     /// Adds a record. `seq` must be the stream's last number + 1; an empty stream accepts any number above its trim
     /// mark. `u64::MAX` is not a valid number.
     pub fn put(&mut self, stream: StreamId, seq: u64, data: Bytes) -> &mut WalBatch {
-        self.push(Op::Put { stream: stream.0, seq, number: None, data })
+        self.push(Op::Put { stream: stream.0, seq, head: Head::default(), data })
     }
 
-    /// Adds a record of `number`, which takes 1 to 10 bytes, and `data`, without joining them first.
-    /// [`split_number`](crate::split_number) separates them.
-    pub fn put_numbered(&mut self, stream: StreamId, seq: u64, number: u64, data: Bytes) -> &mut WalBatch {
-        self.push(Op::Put { stream: stream.0, seq, number: Some(number), data })
+    /// Adds a record of `head` and `data`, like [`WalBatch::put`] of both joined. A head of at most [`HEAD_BYTES_MAX`] bytes
+    /// is not joined first.
+    pub fn put_headed(&mut self, stream: StreamId, seq: u64, head: &[u8], data: Bytes) -> &mut WalBatch {
+        if let Some(head) = Head::new(head) {
+            return self.push(Op::Put { stream: stream.0, seq, head, data });
+        }
+        let mut joined = BytesMut::with_capacity(head.len() + data.len());
+        joined.put_slice(head);
+        joined.put_slice(&data);
+        self.put(stream, seq, joined.freeze())
     }
 
     /// Removes the stream's records above `after_seq`; those up to and including it stay.

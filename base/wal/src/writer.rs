@@ -23,7 +23,6 @@ use crate::format::{
 };
 use crate::index::{Change, Index, Location, SegmentEntry};
 use crate::mark::Mark;
-use crate::number::EncodedNumber;
 use crate::progress::Counters;
 use crate::queue::{Item, Queue, Turn};
 use crate::segment::{ActivateError, Active, Beginning, activate};
@@ -272,9 +271,8 @@ impl Writer {
             let applied = step(&mut tail, op);
             debug_assert!(applied.is_ok(), "the batch was checked before");
             let change = match op {
-                Op::Put { seq, number, data, .. } => {
-                    let head = number.map(EncodedNumber::new);
-                    let head = head.as_ref().map_or(&[][..], EncodedNumber::bytes);
+                Op::Put { seq, head, data, .. } => {
+                    let head = head.bytes();
                     let at = push_headed_step(buffer, (KIND_PUT, stream, prev, *seq), head, data);
                     let offset = group + (at - first) as u32;
                     let location = Location { segment, offset, data_bytes: (head.len() + data.len()) as u32 };

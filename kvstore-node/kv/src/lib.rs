@@ -6,7 +6,7 @@ pub mod engine;
 mod exactly_once;
 pub mod memory;
 mod mutant;
-mod numbers;
+pub mod numbers;
 mod operations;
 mod ranges;
 mod rows;

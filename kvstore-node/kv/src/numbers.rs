@@ -1,8 +1,14 @@
-//! Numbers in as few bytes as possible (LEB128: seven bits in each byte, the lowest first), in log entries and rows.
+//! Numbers in as few bytes as possible (LEB128: seven bits in each byte, the lowest first), in records of the log, entries
+//! and rows.
+
+use bytes::BufMut;
+
+/// Bytes of the longest number.
+pub const NUMBER_BYTES_MAX: usize = 10;
 
 /// Error of bytes that are no number as [`put_number`] writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NumberError {
+pub enum NumberError {
     /// They end inside the number.
     Short,
     /// They are more than the number takes.
@@ -17,19 +23,22 @@ pub(crate) const fn number_bytes(number: u64) -> usize {
 }
 
 /// Writes a number.
-pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+///
+/// # Panics
+/// If `out` has less room than the number takes: at most [`NUMBER_BYTES_MAX`] bytes.
+pub fn put_number(out: &mut impl BufMut, mut number: u64) {
     while number >= 0x80 {
-        out.push((number & 0x7F) as u8 | 0x80);
+        out.put_u8((number & 0x7F) as u8 | 0x80);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.put_u8(number as u8);
 }
 
 /// Reads a number written by [`put_number`], and moves `rest` behind it.
 ///
 /// # Errors
 /// For anything else; `rest` is then behind the bytes that were read.
-pub(crate) fn take_number(rest: &mut &[u8]) -> Result<u64, NumberError> {
+pub fn take_number(rest: &mut &[u8]) -> Result<u64, NumberError> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, after) = rest.split_first().ok_or(NumberError::Short)?;
@@ -64,7 +73,9 @@ mod tests {
         assert_eq!(take(&[0x81, 0x00]), Err(NumberError::Padded));
         let most = [&[0xFF; 9][..], &[0x01]].concat();
         assert_eq!(take(&most), Ok(u64::MAX));
-        for last in [0x02, 0x7F, 0x81] {
+        assert_eq!(take(&[0x80, 0x00]), Err(NumberError::Padded));
+        assert_eq!(take(&[0xFF; 11]), Err(NumberError::TooLarge));
+        for last in [0x02, 0x03, 0x7F, 0x81] {
             assert_eq!(take(&[&[0xFF; 9][..], &[last]].concat()), Err(NumberError::TooLarge), "{last}");
         }
     }
@@ -79,6 +90,11 @@ mod tests {
             let mut rest = &out[..];
             prop_assert_eq!(take_number(&mut rest), Ok(number));
             prop_assert!(rest.is_empty());
+            let mut array = [0; NUMBER_BYTES_MAX];
+            let mut room = &mut array[..];
+            put_number(&mut room, number);
+            let written = NUMBER_BYTES_MAX - room.len();
+            prop_assert_eq!(&array[..written], &out[..]);
         }
     }
 }

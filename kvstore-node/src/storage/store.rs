@@ -1,8 +1,9 @@
 //! Format of a placement in the write-ahead log: one stream per placement, with a few small values beside its entries.
 
+use archon_kv::numbers::{NUMBER_BYTES_MAX, put_number, take_number};
 use archon_replica::{Entry, Position};
 use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
-use archon_wal::{StreamId, WalBatch, split_number};
+use archon_wal::{StreamId, WalBatch};
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// The partition that the placement is a copy of.
@@ -38,14 +39,18 @@ pub(crate) const fn placement(stream: StreamId) -> PlacementId {
 
 /// Writes an entry: its epoch, then the bytes that every replica carries unchanged.
 pub(crate) fn put_entry(batch: &mut WalBatch, placement: PlacementId, entry: Entry) {
-    batch.put_numbered(stream(placement), entry.at.seq.get(), entry.at.epoch.get(), entry.bytes);
+    let mut epoch = [0; NUMBER_BYTES_MAX];
+    let mut room = &mut epoch[..];
+    put_number(&mut room, entry.at.epoch.get());
+    let unused = room.len();
+    batch.put_headed(stream(placement), entry.at.seq.get(), &epoch[..NUMBER_BYTES_MAX - unused], entry.bytes);
 }
 
 /// Reads an entry from a record of the log.
 pub(crate) fn read_entry(seq: u64, record: &Bytes) -> Result<Entry, StoreError> {
-    let Some((epoch, bytes)) = split_number(record) else {
-        return Err(StoreError { what: "a log entry", bytes: record.len() });
-    };
+    let mut rest = &record[..];
+    let epoch = take_number(&mut rest).map_err(|_| StoreError { what: "a log entry", bytes: record.len() })?;
+    let bytes = record.slice(record.len() - rest.len()..);
     Ok(Entry { at: Position::new(Epoch::new(epoch), Seq::new(seq)), bytes })
 }
 
@@ -108,5 +113,9 @@ mod tests {
             assert_eq!(read_entry(1, &Bytes::from(bytes)).is_ok(), length > 0);
         }
         assert!(read_entry(1, &Bytes::from_static(&[0x80])).is_err());
+        assert!(read_entry(1, &Bytes::from_static(&[0x80, 0x00])).is_err(), "an epoch has one encoding");
+        let most = [&[0xff; 9][..], &[1], b"data"].concat();
+        let entry = read_entry(1, &Bytes::from(most)).unwrap();
+        assert_eq!((entry.at.epoch, &entry.bytes[..]), (Epoch::new(u64::MAX), &b"data"[..]));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{LIMIT, put};
 use archon_testkit::wait_for;
 use archon_wal::disk::MemoryDisk;
-use archon_wal::{Bounds, META_BYTES_MAX, StreamId, Wal, WalBatch, WalConfig, WalError, split_number};
+use archon_wal::{Bounds, HEAD_BYTES_MAX, META_BYTES_MAX, StreamId, Wal, WalBatch, WalConfig, WalError};
 use bytes::Bytes;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -339,8 +339,8 @@ fn record_in_two_pieces_is_stored_joined() {
     let disk = Arc::new(MemoryDisk::new());
     let (wal, _) = Wal::open_on(disk.clone(), small()).unwrap();
     let mut batch = WalBatch::new();
-    batch.put_numbered(ONE, 1, 300, Bytes::from_static(b"data"));
-    batch.put_numbered(ONE, 2, 7, Bytes::new());
+    batch.put_headed(ONE, 1, b"\xac\x02", Bytes::from_static(b"data"));
+    batch.put_headed(ONE, 2, b"\x07", Bytes::new());
     let mut joined = WalBatch::new();
     joined.put(ONE, 3, Bytes::from_static(b"\xac\x02data")).put(ONE, 4, Bytes::from_static(b"\x07"));
     assert_eq!(batch.bytes(), joined.bytes());
@@ -351,7 +351,13 @@ fn record_in_two_pieces_is_stored_joined() {
     };
     let right = [&b"\xac\x02data"[..], b"\x07", b"\xac\x02data", b"\x07"];
     assert_eq!(stored(&wal), right);
-    assert_eq!(split_number(&stored(&wal)[0]), Some((300, Bytes::from_static(b"data"))));
+    let mut long = WalBatch::new();
+    long.put_headed(ONE, 5, &[1; HEAD_BYTES_MAX], Bytes::from_static(b"x"));
+    long.put_headed(ONE, 6, &[1; HEAD_BYTES_MAX + 1], Bytes::from_static(b"x"));
+    wal.append_wait(long).unwrap();
+    let longer = [HEAD_BYTES_MAX, HEAD_BYTES_MAX + 1].map(|bytes| [&vec![1; bytes][..], b"x"].concat());
+    let right = [&right[..], &longer.each_ref().map(|record| &record[..])].concat();
+    assert_eq!(stored(&wal), right);
     wal.close(TIMEOUT).unwrap();
     assert_eq!(stored(&Wal::open_on(disk, small()).unwrap().0), right, "after a restart");
 }
