@@ -1,13 +1,12 @@
 //! Recorder of the metrics that the client library counts in this process.
 
 use archon_client::metrics::{DEFINITIONS, Definition, Kind};
-use archon_telemetry::{Family, Histogram as Times, Metric, Series, Value};
-use metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString,
-};
+use archon_telemetry::{Family, Histogram as Times, Series, Value};
+use metrics::atomics::AtomicU64;
+use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -88,8 +87,9 @@ impl Recorder for LibraryMetrics {
 /// Value of one series.
 #[derive(Clone, Debug)]
 enum Cell {
-    Counter(Arc<Count>),
-    Gauge(Arc<Level>),
+    Counter(Arc<AtomicU64>),
+    /// Bits of a floating-point number.
+    Gauge(Arc<AtomicU64>),
     Histogram(Arc<Durations>),
 }
 
@@ -104,48 +104,10 @@ impl Cell {
 
     fn read(&self) -> Value {
         match self {
-            Self::Counter(count) => Value::Whole(count.0.get()),
-            Self::Gauge(level) => Value::Real(f64::from_bits(level.0.load(Ordering::Relaxed))),
+            Self::Counter(count) => Value::Whole(count.load(Ordering::Relaxed)),
+            Self::Gauge(level) => Value::Real(f64::from_bits(level.load(Ordering::Relaxed))),
             Self::Histogram(durations) => Value::Distribution(durations.0.read()),
         }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Count(Metric);
-
-impl CounterFn for Count {
-    fn increment(&self, value: u64) {
-        self.0.add(value);
-    }
-
-    fn absolute(&self, value: u64) {
-        self.0.set(value.max(self.0.get()));
-    }
-}
-
-/// Bits of a floating-point number.
-#[derive(Debug, Default)]
-struct Level(AtomicU64);
-
-impl Level {
-    fn change(&self, change: impl Fn(f64) -> f64) {
-        let change = |bits| Some(change(f64::from_bits(bits)).to_bits());
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
-    }
-}
-
-impl GaugeFn for Level {
-    fn increment(&self, value: f64) {
-        self.change(|level| level + value);
-    }
-
-    fn decrement(&self, value: f64) {
-        self.change(|level| level - value);
-    }
-
-    fn set(&self, value: f64) {
-        self.change(|_| value);
     }
 }
 
@@ -161,9 +123,9 @@ impl HistogramFn for Durations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metrics::{Label, Level as MetadataLevel};
+    use metrics::{Label, Level};
 
-    const METADATA: Metadata<'static> = Metadata::new("", MetadataLevel::INFO, None);
+    const METADATA: Metadata<'static> = Metadata::new("", Level::INFO, None);
 
     #[test]
     fn recorded_values_are_read_by_definition() {

@@ -303,7 +303,8 @@ pub struct ErrorBody {
 pub enum ErrorKind {
     /// 400: the request is malformed.
     Invalid,
-    /// 403: the request may come from a web page, or names no local host; the participant may not read this table.
+    /// 403: the request may come from a web page, or names no local host; with TLS, the certificate does not permit it; the
+    /// participant may not read this table.
     Forbidden,
     /// 404: there is no such path, table or owner.
     NotFound,
@@ -317,7 +318,7 @@ pub enum ErrorKind {
     Ended,
     /// 413: the body is too large.
     TooLarge,
-    /// 429: too many requests are in progress.
+    /// 429: too many requests are in progress, or answers unread.
     Overloaded,
     /// 503: the coordinators do not answer.
     Unavailable,

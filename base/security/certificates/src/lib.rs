@@ -5,11 +5,11 @@
 //! * [`Issued`] is a certificate with its key; [`write_credentials`] writes it as the directory of credentials of a
 //!   process.
 //! * [`Request`] asks for a certificate without its key, which never leaves the machine where it was made.
-//! * [`Host`] is an address of a server, which its certificate must name.
+//! * [`Host`] is an address of a server or an agent, which its certificate must name.
 //! * [`write_cluster`] issues all certificates of a cluster, for tests and the demonstration.
 //!
-//! This crate alone decides the content of certificates: one role and one name as a URI, hosts for servers and agents only, and
-//! usages with which only servers can serve. `archon-security` reads the same content.
+//! This crate alone decides the content of certificates: one role and one name as a URI, hosts for servers and agents
+//! only, and usages with which only certificates with hosts can serve. `archon-security` reads the same content.
 
 mod authority;
 mod certify;

@@ -4,6 +4,12 @@ use super::call::Call;
 use crate::protocol::{ErrorBody, ErrorKind};
 use archon_security::{Caller, Role};
 
+/// Returns whether a caller is the service: it has a certificate of the agent's participant.
+pub(super) fn is_service(caller: &Caller, participant: &str) -> bool {
+    let identity = caller.identity.as_deref();
+    identity.is_some_and(|identity| identity.role() == Role::Participant && identity.name() == participant)
+}
+
 /// Rejects a caller that may not make this request. The session belongs to the service, which has a certificate of the
 /// agent's participant.
 ///
@@ -13,20 +19,16 @@ pub(super) fn check(caller: &Caller, call: &Call<'_>, participant: &str) -> Resu
     let Some(identity) = &caller.identity else {
         return Err(ErrorBody::new(ErrorKind::Forbidden, "the connection has no certificate"));
     };
-    let is_service = identity.role() == Role::Participant && identity.name() == participant;
     let reads_state = matches!(identity.role(), Role::Operator | Role::Admin);
-    let (allowed, who) = match call {
-        Call::Events | Call::Heartbeat | Call::Answers | Call::Owned(_) => {
-            (is_service, format!("the service, with a certificate of participant/{participant}"))
-        }
-        Call::Metrics | Call::Status => {
-            (is_service || reads_state, format!("operators, admins and participant/{participant}"))
-        }
+    let who = match call {
         Call::Where(_) | Call::Owners | Call::WatchOwners | Call::Alive | Call::Ready => return Ok(()),
+        _ if is_service(caller, participant) => return Ok(()),
+        Call::Metrics | Call::Status if reads_state => return Ok(()),
+        Call::Metrics | Call::Status => format!("operators, admins and participant/{participant}"),
+        Call::Events | Call::Heartbeat | Call::Answers | Call::Owned(_) => {
+            format!("the service, with a certificate of participant/{participant}")
+        }
     };
-    if allowed {
-        return Ok(());
-    }
     let why = format!("{identity} may not request {}: that is for {who}", call.name());
     let detail = caller.refused("a request to the agent", Some(format!("participant/{participant}")), why);
     Err(ErrorBody::new(ErrorKind::Forbidden, detail.message))

@@ -13,7 +13,7 @@ pub(crate) use listener::Listener;
 
 use crate::shared::Shared;
 use archon_security::connection_limit::CallerKind;
-use archon_security::{HttpServer, Role, UnreadAccount, UnreadWatch};
+use archon_security::{HttpServer, UnreadAccount, UnreadWatch};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use listener::Connection;
@@ -124,10 +124,10 @@ async fn answer(connection: Connection, caller: Caller) {
             let serving = async {
                 let Some((stream, certified)) = SERVER.accept(stream, &door.tls, &entry).await else { return };
                 // The service has a place among members, so other callers cannot take it.
-                let name = &caller.shared.config.name;
-                let identity = certified.identity.as_deref();
-                let is_service = identity.is_some_and(|id| id.role() == Role::Participant && id.name() == name);
-                let kind = if is_service { CallerKind::Member } else { CallerKind::Client };
+                let kind = match access::is_service(&certified, &caller.shared.config.name) {
+                    true => CallerKind::Member,
+                    false => CallerKind::Client,
+                };
                 if let Err(refusal) = entry.identify(kind) {
                     return tracing::debug!(%refusal, from = %entry.from(), "a connection to the agent is closed");
                 }
