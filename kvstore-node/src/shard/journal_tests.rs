@@ -7,6 +7,24 @@ use archon_wal::{StreamId, WalConfig};
 use bytes::Bytes;
 use std::sync::mpsc;
 
+/// The results of the log by number of the batch.
+type Results = mpsc::Receiver<(u64, Result<(), WalError>)>;
+
+fn journal_with_results(wal: Wal, producer: u32) -> (Journal, Results) {
+    let (sender, receiver) = mpsc::channel();
+    let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
+    (Journal::new(wal, producer, notify), receiver)
+}
+
+fn journal_on_full_disk() -> (Arc<FaultDisk>, Wal, Journal, Results) {
+    let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
+    let config = WalConfig { segment_bytes: 4_096, ..WalConfig::default() };
+    let (wal, _) = Wal::open_on(disk.clone(), config).unwrap();
+    let (journal, results) = journal_with_results(wal.clone(), 3);
+    disk.set_full(true);
+    (disk, wal, journal, results)
+}
+
 fn token(journal: &mut Journal, token: u64) {
     journal.completes.tokens.push((PlacementId::new(1), token));
     journal.batch.put(StreamId(1), token, Bytes::from_static(b"entry"));
@@ -18,9 +36,7 @@ fn token(journal: &mut Journal, token: u64) {
 fn completions_come_in_order_after_refused_batch() {
     let directory = tempfile::tempdir().unwrap();
     let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
-    let mut journal = Journal::new(wal, 0, notify);
+    let (mut journal, receiver) = journal_with_results(wal, 0);
     for number in 1..=3 {
         token(&mut journal, number);
     }
@@ -48,9 +64,7 @@ fn completions_come_in_order_after_refused_batch() {
 #[test]
 fn journal_knows_when_a_turn_became_durable() {
     let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), WalConfig::default()).unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
-    let mut journal = Journal::new(wal, 0, notify);
+    let (mut journal, receiver) = journal_with_results(wal, 0);
     let begun = Instant::now();
     let turn = |number: u64| begun + Duration::from_millis(number);
     let turns = 1..=REMEMBERED_MAX as u64 + 1;
@@ -74,9 +88,7 @@ fn stored(wal: &Wal) -> (Option<Bytes>, Option<u64>) {
 #[test]
 fn deletion_completes_once_log_has_dropped_the_copy() {
     let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), WalConfig::default()).unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
-    let mut journal = Journal::new(wal.clone(), 0, notify);
+    let (mut journal, receiver) = journal_with_results(wal.clone(), 0);
     token(&mut journal, 1);
     let (partition, copy) = (PartitionId::new(TableId::new(1), 0), PlacementId::new(1));
     journal.delete(partition, copy);
@@ -96,13 +108,7 @@ fn deletion_completes_once_log_has_dropped_the_copy() {
 
 #[test]
 fn notes_do_not_overtake_refused_data() {
-    let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
-    let config = WalConfig { segment_bytes: 4_096, ..WalConfig::default() };
-    let (wal, _) = Wal::open_on(disk.clone(), config).unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
-    let mut journal = Journal::new(wal.clone(), 3, notify);
-    disk.set_full(true);
+    let (disk, wal, mut journal, receiver) = journal_on_full_disk();
     let put = |journal: &mut Journal, seq: u64| {
         journal.batch.put(StreamId(1), seq, Bytes::from(vec![7; 1_500]));
         journal.has_data = true;
@@ -150,13 +156,7 @@ fn notes_do_not_overtake_refused_data() {
 /// Otherwise the trim would wait for the space that it frees.
 #[test]
 fn trim_behind_little_data_uses_reserve_of_full_disk() {
-    let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
-    let config = WalConfig { segment_bytes: 4_096, ..WalConfig::default() };
-    let (wal, _) = Wal::open_on(disk.clone(), config).unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
-    let mut journal = Journal::new(wal.clone(), 3, notify);
-    disk.set_full(true);
+    let (_disk, wal, mut journal, receiver) = journal_on_full_disk();
     for seq in 1.. {
         token(&mut journal, seq);
         let (number, result) = receiver.recv().unwrap();
@@ -186,9 +186,7 @@ fn trim_behind_little_data_uses_reserve_of_full_disk() {
 fn busy_log_does_not_count_as_refusing() {
     let config = WalConfig { queue_bytes_max: 64 * 1024, ..WalConfig::default() };
     let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config.clone()).unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
-    let mut journal = Journal::new(wal.clone(), 0, notify);
+    let (mut journal, receiver) = journal_with_results(wal.clone(), 0);
     // The callback blocks the writer of the log, so that later batches stay in the queue.
     let (begun, begins) = mpsc::channel();
     let (free, wait) = mpsc::channel::<()>();

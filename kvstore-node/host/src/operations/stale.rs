@@ -122,7 +122,7 @@ impl<S: Shell> Turn<S> {
     fn committed_value(&mut self, local: &LocalCopy<S>, key: &[u8]) -> Result<Option<Stored>, Refusal> {
         let reader = if self.broken.breaks(Mutant::StaleShowsOpen) { Reader::Newest } else { Reader::Committed };
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, reader);
-        let found = view.get(&row::value_key(key));
+        let found = row::with_value_key(key, |key| view.get(key));
         let found = found.and_then(|row| Ok(row.map(|row| row::decode_stored(&row)).transpose()?));
         found.and_then(|found| self.hide_expired(local, found)).map_err(|error| self.unreadable(local, &error))
     }

@@ -114,10 +114,15 @@ pub(super) struct Operations<'a> {
     pub(super) session: &'a mut Session,
     pub(super) key: Bytes,
     /// Reads may be answered by the replica of this node.
-    pub(super) reads_replica: bool,
+    reads_replica: bool,
 }
 
-impl Operations<'_> {
+impl<'a> Operations<'a> {
+    /// Creates operations whose reads are answered by leaders, also if the connection reads replicas.
+    pub(super) const fn at_leader(service: &'a RedisService, session: &'a mut Session, key: Bytes) -> Self {
+        Self { service, session, key, reads_replica: false }
+    }
+
     pub(super) async fn get(&mut self) -> Result<Found, Refusal> {
         match self.operate(Op::Get { key: self.key.clone() }).await? {
             Answer::Value(value) => Ok(value),

@@ -86,7 +86,7 @@ async fn enqueue(service: &RedisService, session: &mut Session, command: &Comman
     }
     check_slot(&keys)?;
     if let Some(key) = keys.first() {
-        let operations = Operations { service, session: &mut *session, key: key.clone(), reads_replica: false };
+        let operations = Operations::at_leader(service, session, key.clone());
         operations.check_place(&Op::Get { key: key.clone() }).await?;
     }
     let bytes = request.iter().map(|argument| argument.len() + ARGUMENT_BYTES).sum();
@@ -115,7 +115,7 @@ async fn watch(service: &RedisService, session: &mut Session, keys: &[Bytes]) ->
         if watched.len() >= WATCHED_MAX {
             return Err(Refusal::new(format!("ERR more than {WATCHED_MAX} keys are watched; nothing was changed")));
         }
-        let mut operations = Operations { service, session: &mut *session, key: key.clone(), reads_replica: false };
+        let mut operations = Operations::at_leader(service, session, key.clone());
         let partition = operations.partition(&Op::Get { key: key.clone() }).await?;
         let found = operations.get().await?;
         session.transaction.watched_in.get_or_insert(partition);
@@ -137,14 +137,14 @@ async fn execute_queue(
     let keys: Vec<Bytes> = keys.into_iter().collect();
     check_slot(&keys)?;
     let Some(first) = keys.first() else { return run(service, session, &queue.commands).await };
-    let operations = Operations { service, session: &mut *session, key: first.clone(), reads_replica: false };
+    let operations = Operations::at_leader(service, session, first.clone());
     let partition = operations.partition(&Op::Get { key: first.clone() }).await?;
     if watched_in.is_some_and(|watched| watched != partition) {
         return Ok(Reply::NullArray);
     }
     session.transaction.partition = Some(partition);
     for _ in 0..ATTEMPTS_MAX {
-        let mut operations = Operations { service, session: &mut *session, key: first.clone(), reads_replica: false };
+        let mut operations = Operations::at_leader(service, session, first.clone());
         let found = operations.get_many(keys.clone()).await?;
         let revision_of = |key: &Bytes| keys.binary_search(key).ok().map(|at| revision(&found[at]));
         if watched.iter().any(|(key, expected)| revision_of(key) != Some(*expected)) {
@@ -158,7 +158,7 @@ async fn execute_queue(
         let replies = replies?;
         let transaction = workspace.map_or(Ok(None), Workspace::into_transaction)?;
         let Some(transaction) = transaction else { return Ok(replies) };
-        let mut operations = Operations { service, session: &mut *session, key: first.clone(), reads_replica: false };
+        let mut operations = Operations::at_leader(service, session, first.clone());
         if operations.commit(transaction).await?.is_some() {
             return Ok(replies);
         }
