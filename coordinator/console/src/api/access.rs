@@ -42,7 +42,7 @@ pub(crate) struct RightChange {
 impl RightChange {
     /// Rejects a change that does not state its holder and its table explicitly: a forgotten name must not mean all
     /// of them.
-    fn check(&self) -> Result<Right, ApiError> {
+    fn check(&self, revokes: bool) -> Result<Right, ApiError> {
         let invalid = |why: String| ApiError::new(ErrorKind::InvalidArgument, why);
         if self.client.is_some() == self.every_client {
             return Err(invalid("give either client or every_client".to_owned()));
@@ -51,8 +51,8 @@ impl RightChange {
             return Err(invalid("give either table or all_tables".to_owned()));
         }
         let right = self.right.known();
-        if self.weight_max.is_some() && right != Some(Right::Own) {
-            return Err(invalid("weight_max belongs to a grant of own".to_owned()));
+        if self.weight_max.is_some() && (revokes || right != Some(Right::Own)) {
+            return Err(invalid("weight_max belongs to a grant of own: omit it".to_owned()));
         }
         right.ok_or_else(|| {
             invalid(format!(
@@ -73,7 +73,7 @@ pub(crate) async fn list(asker: Asker, Query(filter): Query<AccessFilter>) -> Re
 
 pub(crate) async fn grant(asker: Asker, body: Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
     let (admin, change) = (asker.admin("SetAccess")?, body.read().await?);
-    let right = change.check()?;
+    let right = change.check(false)?;
     let (client, table) = (change.client.as_deref(), change.table.as_deref());
     Ok(Json(match (change.weight_max, table) {
         (Some(weight_max), Some(table)) => admin.grant_own(client, table, weight_max).await?,
@@ -83,6 +83,24 @@ pub(crate) async fn grant(asker: Asker, body: Body<RightChange>) -> Result<Json<
 
 pub(crate) async fn revoke(asker: Asker, body: Body<RightChange>) -> Result<Json<AccessChanged>, ApiError> {
     let (admin, change) = (asker.admin("SetAccess")?, body.read().await?);
-    let right = change.check()?;
+    let right = change.check(true)?;
     Ok(Json(admin.revoke(right, change.client.as_deref(), change.table.as_deref()).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_of_weight_is_refused_where_it_would_be_ignored() {
+        let change = |right: &str| -> RightChange {
+            let json = format!(r#"{{"right":"{right}","client":"w1","table":"jobs","weight_max":100}}"#);
+            serde_json::from_str(&json).unwrap()
+        };
+        assert_eq!(change("own").check(false).ok(), Some(Right::Own));
+        for (right, revokes) in [("own", true), ("write", false), ("read", true)] {
+            let error = change(right).check(revokes).expect_err(right);
+            assert!(error.message().contains("omit it"), "{right}: {}", error.message());
+        }
+    }
 }
