@@ -76,7 +76,7 @@ pub(super) async fn attack(number: usize, target: &Target, deeds: &Deeds) -> io:
                 let mut client = Client::open(target, None, deeds).await?;
                 client.send(head.as_bytes()).await?;
                 // The node answers with an error and closes the connection, or waits for more and gets it.
-                client.send_times(&[b'x'; CHUNK_BYTES], 64).await.or(Ok::<_, io::Error>(()))?;
+                let _ = client.send_times(&[b'x'; CHUNK_BYTES], 64).await;
                 deeds.refused.fetch_add(1, Ordering::Relaxed);
             }
             Ok(())
@@ -162,9 +162,7 @@ impl<'a> Client<'a> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await?;
-        self.deeds.sent.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        self.send_times(bytes, 1).await
     }
 
     async fn send_times(&mut self, bytes: &[u8], times: usize) -> io::Result<()> {
