@@ -68,6 +68,7 @@ pub use operations::waiting::{Ended, Pending, ReadyAnswer, Waiting};
 pub use partitions::{Completes, Partitions};
 pub use persist::unreadable;
 pub use ranges::byte_halves::ByteHalves;
+pub use ranges::cleared_spaces::ClearedSpaces;
 pub use ranges::form::FormJob;
 pub use ranges::forming::{FormStep, FormedPart, Forming};
 pub use ranges::split_watch::SplitSearch;

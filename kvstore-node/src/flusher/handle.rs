@@ -93,7 +93,7 @@ impl FlusherHandle {
         queue.clears += 1;
         let clear = queue.clears;
         queue.clearing.insert(space, clear);
-        queue.note_cleared(space);
+        queue.cleared.insert(space);
         self.push(queue, Work::Clear { space, clear });
         Ok(clear)
     }
@@ -111,7 +111,7 @@ impl FlusherHandle {
     pub(crate) fn form(&self, job: FormJob) -> Result<(), FlusherError> {
         let queue = self.open_queue()?;
         // Under the same lock: a clearing requested now comes after it, and ends it.
-        if queue.cleared.contains(&job.to) {
+        if queue.cleared.contains(job.to) {
             return Err(FlusherError::Clearing { space: job.to });
         }
         self.push(queue, Work::Form(job));
@@ -130,7 +130,7 @@ impl FlusherHandle {
     /// Returns whether a clearing of this space was requested: then it has an owner, and copies formed in it before are
     /// void.
     pub(crate) fn was_cleared(&self, space: PlacementId) -> bool {
-        self.shared.queue.lock().cleared.contains(&space)
+        self.shared.queue.lock().cleared.contains(space)
     }
 
     /// Stops forming this copy. Its rows stay until the space is cleared.

@@ -23,12 +23,12 @@ pub(crate) use parts::write_frozen;
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError, is_full};
 use crate::storage::snapshots::Snapshots;
-use archon_host::FormJob;
+use archon_host::{ClearedSpaces, FormJob};
 use archon_kv::Frozen;
 use archon_replica::Position;
 use archon_types::{DiskFull, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -36,8 +36,6 @@ use std::time::{Duration, Instant};
 
 /// Interval between checks of a full disk.
 const DISK_SPACE_INTERVAL: Duration = Duration::from_millis(200);
-/// Cleared spaces that are remembered, of the newest copies.
-const CLEARED_MAX: usize = 16_384;
 /// Cost of an effect in the queue beside its keys and values.
 const WORK_OVERHEAD_BYTES: usize = 256;
 
@@ -240,9 +238,7 @@ struct Queue {
     bytes: usize,
     /// Being cleared, with the number of the clearing.
     clearing: BTreeMap<PlacementId, u64>,
-    /// Spaces with a requested clearing: the copy has an owner, and none is formed there. Copy numbers only rise, and a
-    /// late form request is for a recent copy, so the lowest numbers are dropped first.
-    cleared: BTreeSet<PlacementId>,
+    cleared: ClearedSpaces,
     /// Number of clearings so far.
     clears: u64,
     /// Work was refused since the queue was last drained.
@@ -254,13 +250,6 @@ struct Queue {
 }
 
 impl Queue {
-    fn note_cleared(&mut self, space: PlacementId) {
-        self.cleared.insert(space);
-        if self.cleared.len() > CLEARED_MAX {
-            self.cleared.pop_first();
-        }
-    }
-
     /// Returns whether there is room; work larger than the whole queue is accepted alone.
     const fn has_capacity(&self, bytes: usize, max: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= max

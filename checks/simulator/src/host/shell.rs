@@ -9,8 +9,8 @@ use crate::client::calls::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
-    At, Completes, CopyJob, FormJob, FormedCopy, Forming, Life, LocalCopy, LogWrite, Observed, Offered, Outcome,
-    Refusal, Reply, Request, RetentionLimits, Shell, YieldAsk,
+    At, ClearedSpaces, Completes, CopyJob, FormJob, FormedCopy, Forming, Life, LocalCopy, LogWrite, Observed, Offered,
+    Outcome, Refusal, Reply, Request, RetentionLimits, Shell, YieldAsk,
 };
 use archon_kv::engine::{Change, Engine, PageLimit, Row};
 use archon_kv::{DedupLimits, EffectError, LogTime, MemtableBudget, ViewError};
@@ -64,6 +64,7 @@ pub(crate) struct MachineShell {
     log_written: u64,
     /// Spaces to clear, by the number of their clearing.
     pub(super) clearing: BTreeMap<PlacementId, u64>,
+    pub(super) cleared: ClearedSpaces,
     pub(super) pulls: BTreeMap<PlacementId, Puller>,
     /// Copies being formed, and those that wait for the engine's sync.
     pub(super) forming: BTreeMap<PlacementId, Forming>,
@@ -98,6 +99,7 @@ impl MachineShell {
             entries: BTreeMap::new(),
             clears: 0,
             clearing: BTreeMap::new(),
+            cleared: ClearedSpaces::default(),
             pulls: BTreeMap::new(),
             forming: BTreeMap::new(),
             spoilt: Vec::new(),
@@ -364,6 +366,7 @@ impl Shell for MachineShell {
 
     fn clear(&mut self, placement: PlacementId) -> Option<u64> {
         self.forming.remove(&placement);
+        self.cleared.insert(placement);
         self.spoil_forms(placement, &KeyRange::ALL);
         self.clears += 1;
         Some(*self.clearing.entry(placement).or_insert(self.clears))
@@ -380,6 +383,9 @@ impl Shell for MachineShell {
     }
 
     fn form(&mut self, job: FormJob) -> bool {
+        if self.cleared.contains(job.to) {
+            return false;
+        }
         self.forming.insert(job.to, Forming::new(job));
         true
     }

@@ -85,13 +85,15 @@ fn properties_hold_under_faults_and_worlds_converge() {
 /// 240922573061183: a paused former leader told live nodes that their incarnations were fenced. 269921294757865: the
 /// check took the rows of a dropped table on a disk that was set back for undeleted ones, as its engine refused accesses.
 /// 2421542377741 and 180259441610910: the check let a value expire by the log time of an entry that a merge source wrote
-/// after its end.
+/// after its end. 198323394577770: the simulated node formed a copy of a split again after it had deleted it, by an old
+/// row; the flusher of a node refuses this.
 #[test]
 fn regression_seeds_hold() {
     let early = [5_166, 12_306, 5_006_073, 5_015_994, 7_011_963, 100_000_023, 100_000_861];
     let returned = [23_837_386_296_171, 82_016_111_940_124, 103_385_323_804_222, 106_005_459_656_364];
     let late = [230_492_464_003_126, 240_922_573_061_183, 269_921_294_757_865, 2_421_542_377_741, 180_259_441_610_910];
-    for seed in early.into_iter().chain(returned).chain(late) {
+    let latest = [198_323_394_577_770];
+    for seed in early.into_iter().chain(returned).chain(late).chain(latest) {
         let violation = run(seed, None, 0).violation;
         assert!(violation.is_none(), "seed {seed}: {violation:?}");
     }

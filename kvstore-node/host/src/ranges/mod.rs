@@ -3,6 +3,7 @@
 pub(crate) mod absorb;
 pub(crate) mod absorb_work;
 pub(crate) mod byte_halves;
+pub(crate) mod cleared_spaces;
 pub(crate) mod form;
 pub(crate) mod forming;
 mod heat;
