@@ -82,3 +82,48 @@ fn cluster_slots_list_leaders_first_and_replicas() {
         }
     });
 }
+
+/// Returns the texts of a field of maps, which are lists in the older protocol.
+fn field_texts(maps: &[Reply], name: &str) -> Vec<String> {
+    let field = |map: &Reply| {
+        let value = map.array().chunks_exact(2).find(|pair| pair[0] == Reply::bulk(name)).map(|pair| pair[1].clone());
+        let Some(Reply::Bulk(value)) = value else { panic!("no {name}: {map:?}") };
+        String::from_utf8(value).expect("text")
+    };
+    maps.iter().map(field).collect()
+}
+
+#[test]
+fn cluster_nodes_and_shards_list_replicas_of_leaders() {
+    let cluster = replicated();
+    let mut connection = Connection::open(cluster.redis_address("athens")).expect("a connection");
+    wait_for("two replicas of each leader", TIMEOUT, || {
+        let nodes = connection.ask(&["CLUSTER", "NODES"]).map_err(|error| error.to_string())?;
+        let Reply::Bulk(nodes) = nodes else { return Err(format!("{nodes:?}")) };
+        let nodes = String::from_utf8_lossy(&nodes).into_owned();
+        let words: Vec<Vec<&str>> = nodes.lines().map(|line| line.split(' ').collect()).collect();
+        // A master that leads slots has a word for each range behind the state of its link.
+        let leaders = words.iter().filter(|words| words[2].ends_with("master") && words.len() > 8);
+        for leader in leaders {
+            let follows = |words: &&Vec<&str>| words[2] == "slave" && words[3] == leader[0] && words[1] != leader[1];
+            let replicas: BTreeSet<&str> = words.iter().filter(follows).map(|words| words[1]).collect();
+            if replicas.len() != 2 {
+                return Err(nodes.clone());
+            }
+        }
+        let shards = connection.ask(&["CLUSTER", "SHARDS"]).map_err(|error| error.to_string())?;
+        for shard in shards.array() {
+            let [_, Reply::Array(slots), _, Reply::Array(members)] = shard.array() else { panic!("{shard:?}") };
+            let roles = field_texts(members, "role");
+            if !slots.is_empty() && roles != ["master", "replica", "replica"] {
+                return Err(format!("{shards:?}"));
+            }
+            let known = |id: &String| nodes.contains(&format!("{id} "));
+            // A leadership may move between the two requests.
+            if !field_texts(members, "id").iter().all(known) {
+                return Err(format!("{nodes}\n{shards:?}"));
+            }
+        }
+        Ok(())
+    });
+}

@@ -19,6 +19,7 @@ mod scripts;
 mod session;
 mod several;
 mod state;
+mod topology;
 mod transaction;
 mod values;
 mod workspace;
