@@ -36,14 +36,15 @@ function commands(words) {
   return found;
 }
 
-// Answers requests until standard input ends. `library` has `call`, which returns a reply, and `own`. Requests of one turn of the
-// event loop share a pipeline, so `pipeline` calls them all.
+// Answers requests until standard input ends. `library` has `call` and `replica`, which return a reply, and `own`. Requests of one
+// turn of the event loop share a pipeline, so `pipeline` calls them all.
 async function serve(library, refused) {
   const answer = async (line) => {
     const [number, verb, ...words] = line.split(" ");
     // Errors of the library are replies; another one ends the process, which prints it.
     const requests = commands(words);
-    const done = verb === "own" ? [library.own().then(() => "OK")] : requests.map((request) => library.call(request));
+    const one = verb === "replica" ? library.replica : library.call;
+    const done = verb === "own" ? [library.own().then(() => "OK")] : requests.map((request) => one(request));
     const replies = await Promise.all(done.map((reply) => reply.catch((error) => error)));
     console.log([number, ...replies.map((reply) => encoded(reply, refused))].join(" "));
   };

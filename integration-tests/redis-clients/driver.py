@@ -3,12 +3,14 @@
     NUMBER VERB WORD…        a request; words are `=` and the bytes in hexadecimal, or `,` between the commands of a pipeline
     NUMBER REPLY…            its answer, one reply per command, in any order of numbers
 
-Replies are `_` (nil), `:INTEGER`, `=BYTES`, `-TEXT` (an error that the server replied) and `!TEXT` (no reply), where texts are
-in hexadecimal, too. Verbs:
+Replies are `_` (nil), `:INTEGER`, `=BYTES`, `*REPLY,REPLY…` (a list), `-TEXT` (an error that the server replied) and `!TEXT`
+(no reply), where texts are in hexadecimal, too. Verbs:
 
     call COMMAND             one command
+    replica COMMAND          one command that reads, at a replica
     pipeline COMMAND , …     many commands at once, of keys in any slots
-    swap KEY OLD NEW         sets NEW by WATCH, MULTI and EXEC if the value is OLD; replies OK, or nil if it is another one
+    transaction COMMAND , …  many commands of one slot, by MULTI and EXEC
+    swap OLD NEW KEY…        sets NEW by WATCH, MULTI and EXEC if all values are OLD; replies OK, or nil if one is another
     own                      checks of interfaces that only this library has; replies OK
 """
 
@@ -50,6 +52,8 @@ def encoded(reply, refusals):
         reply = reply.encode()
     if isinstance(reply, bytes):
         return "=" + reply.hex()
+    if isinstance(reply, list):
+        return "*" + ",".join(encoded(part, refusals) for part in reply)
     if isinstance(reply, Exception):
         mark = "-" if isinstance(reply, refusals) else "!"
         return mark + f"{type(reply).__name__}: {reply}".encode().hex()
@@ -68,8 +72,8 @@ def commands(words):
 
 
 def serve(library, refusals):
-    """Answers requests until standard input ends. `library` has a method for each verb; `call`, `swap` and `own` return a reply,
-    `pipeline` returns a list of replies."""
+    """Answers requests until standard input ends. `library` has a method for each verb; `pipeline` and `transaction` return a list
+    of replies, the others one."""
     output = threading.Lock()
 
     def answer(line):
@@ -77,14 +81,12 @@ def serve(library, refusals):
         requests = [[]]
         try:
             requests = commands(words)
-            if verb == "call":
-                replies = [library.call(*requests[0])]
-            elif verb == "pipeline":
-                replies = library.pipeline(requests)
-            elif verb == "swap":
-                replies = [library.swap(*requests[0])]
-            else:
+            if verb in ("pipeline", "transaction"):
+                replies = getattr(library, verb)(requests)
+            elif verb == "own":
                 replies = [library.own() or True]
+            else:
+                replies = [getattr(library, verb)(*requests[0])]
             replies = [encoded(reply, refusals) for reply in replies]
         except Exception as error:  # The test judges it.
             replies = [encoded(error, refusals)] * len(requests)

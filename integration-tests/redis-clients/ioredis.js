@@ -6,7 +6,7 @@ const { Cluster, ReplyError } = require("ioredis");
 const { serve, started } = require("./driver.js");
 
 const { nodes, tls } = started();
-const cluster = new Cluster(nodes, {
+const options = {
   redisOptions: { commandTimeout: 10000, tls },
   enableAutoPipelining: true,
   slotsRefreshTimeout: 5000,
@@ -17,14 +17,21 @@ const cluster = new Cluster(nodes, {
   maxRedirections: 64,
   // Certificates name addresses.
   dnsLookup: (host, callback) => callback(null, host),
-});
+};
+const cluster = new Cluster(nodes, options);
+const replicas = new Cluster(nodes, { ...options, scaleReads: "slave", lazyConnect: true });
+// The library sends `READONLY` to nodes that lead nothing only.
+replicas.on("+node", (node) => node.on("ready", () => node.readonly().catch(() => {})));
 // Errors reach the requests that have them.
-cluster.on("error", () => {});
+for (const each of [cluster, replicas]) each.on("error", () => {});
 
 // Only the methods of the library share pipelines.
-async function call([name, ...parameters]) {
-  return cluster[`${name.toString().toLowerCase()}Buffer`](...parameters);
+async function send(client, [name, ...parameters]) {
+  return client[`${name.toString().toLowerCase()}Buffer`](...parameters);
 }
+
+const call = (command) => send(cluster, command);
+const replica = (command) => send(replicas, command);
 
 async function own() {
   const keys = Array.from({ length: 200 }, (_, number) => `clé js ${number}`);
@@ -43,4 +50,4 @@ async function own() {
   assert.strictEqual(await cluster.del("short js"), 1);
 }
 
-serve({ call, own }, (error) => error instanceof ReplyError);
+serve({ call, replica, own }, (error) => error instanceof ReplyError);

@@ -8,21 +8,36 @@ const { serve, started } = require("./driver.js");
 async function main() {
   const { nodes, tls } = started();
   const socket = tls ? { tls: true, ...tls } : {};
-  const cluster = createCluster({
+  const options = {
     rootNodes: nodes.map((node) => ({ socket: { ...node, ...socket } })),
     defaults: {
       socket: { ...socket, reconnectStrategy: () => 100 },
       commandOptions: { timeout: 10000, typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
     },
     maxCommandRedirections: 64,
+  };
+  const cluster = createCluster(options);
+  const replicas = createCluster({ ...options, useReplicas: true });
+  // The library sends `READONLY` to nodes that lead nothing only.
+  replicas.on("node-ready", ({ host, port }) => {
+    const { client } = replicas.nodeByAddress.get(`${host}:${port}`) ?? {};
+    client?.sendCommand(["READONLY"]).catch(() => {});
   });
   // Errors reach the requests that have them.
-  cluster.on("error", () => {});
+  for (const each of [cluster, replicas]) each.on("error", () => {});
   await cluster.connect();
 
-  async function call(command) {
+  async function send(client, command) {
     const reading = command[0].toString() === "GET";
-    return cluster.sendCommand(command[1], reading, command);
+    return client.sendCommand(command[1], reading, command);
+  }
+
+  const call = (command) => send(cluster, command);
+  let connected;
+  async function replica(command) {
+    connected ??= replicas.connect();
+    await connected;
+    return send(replicas, command);
   }
 
   async function own() {
@@ -38,7 +53,7 @@ async function main() {
     assert.deepStrictEqual(found, new Set(keys));
   }
 
-  await serve({ call, own }, (error) => error instanceof ErrorReply);
+  await serve({ call, replica, own }, (error) => error instanceof ErrorReply);
 }
 
 main();

@@ -1,10 +1,11 @@
 """A client of redis-py under test, with the protocol of driver.py."""
 
 import time
+from functools import cached_property
 
 from driver import expect, serve, started
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.cluster import ClusterNode, RedisCluster
+from redis.cluster import ClusterNode, LoadBalancingStrategy, RedisCluster
 from redis.exceptions import RedisError, ResponseError, WatchError
 from redis.retry import Retry
 
@@ -12,7 +13,7 @@ CONNECT_ATTEMPTS = 200
 CONNECT_PAUSE_S = 0.1
 
 
-def connect():
+def connect(**more):
     addresses, repeats, files = started()
     options = {}
     if files:
@@ -20,7 +21,7 @@ def connect():
         options = dict(ssl=True, ssl_ca_certs=ca, ssl_certfile=certificate, ssl_keyfile=key)
     retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 12) if repeats else Retry(NoBackoff(), 0)
     nodes = [ClusterNode(host, port) for host, port in addresses]
-    options |= dict(startup_nodes=nodes, retry=retry, socket_timeout=10, protocol=3)
+    options |= dict(startup_nodes=nodes, retry=retry, socket_timeout=10, protocol=3) | more
     # Connecting changes nothing, so it is repeated also by a client that sends each write once.
     for _ in range(CONNECT_ATTEMPTS - 1):
         try:
@@ -34,6 +35,13 @@ class Library:
     def __init__(self, redis):
         self.redis = redis
 
+    @cached_property
+    def replicas(self):
+        return connect(load_balancing_strategy=LoadBalancingStrategy.ROUND_ROBIN_REPLICAS)
+
+    def replica(self, *command):
+        return self.replicas.execute_command(command[0].decode(), *command[1:])
+
     def call(self, *command):
         return self.redis.execute_command(command[0].decode(), *command[1:])
 
@@ -43,14 +51,21 @@ class Library:
             pipeline.execute_command(command[0].decode(), *command[1:])
         return pipeline.execute(raise_on_error=False)
 
-    def swap(self, key, old, new):
+    def transaction(self, commands):
         with self.redis.pipeline(transaction=True) as transaction:
-            transaction.watch(key)
-            if transaction.get(key) != old:
+            for command in commands:
+                transaction.execute_command(command[0].decode(), *command[1:])
+            return transaction.execute(raise_on_error=False)
+
+    def swap(self, old, new, *keys):
+        with self.redis.pipeline(transaction=True) as transaction:
+            transaction.watch(*keys)
+            if any(transaction.get(key) != old for key in keys):
                 transaction.unwatch()
                 return None
             transaction.multi()
-            transaction.set(key, new)
+            for key in keys:
+                transaction.set(key, new)
             return transaction.execute()[0]
 
     def own(self):

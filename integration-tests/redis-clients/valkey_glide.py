@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import cached_property
 
 from driver import Refusal, expect, serve, started
 from glide import (
@@ -13,6 +14,7 @@ from glide import (
     Logger,
     LogLevel,
     NodeAddress,
+    ReadFrom,
     ExecAbortError,
     RequestError,
     TlsAdvancedConfiguration,
@@ -22,7 +24,7 @@ TIMEOUT_MS = 10_000
 REFUSALS = (RequestError, ExecAbortError)
 
 
-async def connect():
+async def connect(read_from=ReadFrom.PRIMARY):
     addresses, _, files = started()
     advanced = AdvancedGlideClusterClientConfiguration(connection_timeout=TIMEOUT_MS)
     if files:
@@ -33,7 +35,11 @@ async def connect():
     nodes = [NodeAddress(host, port) for host, port in addresses]
     return await GlideClusterClient.create(
         GlideClusterClientConfiguration(
-            nodes, use_tls=bool(files), request_timeout=TIMEOUT_MS, advanced_config=advanced
+            nodes,
+            use_tls=bool(files),
+            request_timeout=TIMEOUT_MS,
+            read_from=read_from,
+            advanced_config=advanced,
         )
     )
 
@@ -61,6 +67,13 @@ class Library:
 
     def call(self, *command):
         return self.replies(self.client.custom_command(list(command)))
+
+    @cached_property
+    def replicas(self):
+        return self.wait(connect(ReadFrom.PREFER_REPLICA))
+
+    def replica(self, *command):
+        return self.replies(self.replicas.custom_command(list(command)))
 
     def pipeline(self, commands):
         batch = ClusterBatch(is_atomic=False)

@@ -5,6 +5,7 @@ use archon_types::hex;
 use futures::future::join_all;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_read_routing::RandomReplicaStrategy;
 use redis::{ClientTlsConfig, Cmd, ErrorKind, RedisError, TlsCertificates, Value};
 use std::time::Duration;
 use tokio::sync::mpsc::channel;
@@ -15,13 +16,17 @@ const MALFORMED: &str = "!6d616c666f726d6564";
 /// Most requests that have been read and not begun.
 const QUEUE: usize = 64;
 
-fn client() -> anyhow::Result<ClusterClient> {
+/// Returns a client; `replicas` if it reads from replicas.
+fn client(replicas: bool) -> anyhow::Result<ClusterClient> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [addresses, _, files @ ..] = arguments.as_slice() else { anyhow::bail!("no addresses") };
     let scheme = if files.is_empty() { "redis" } else { "rediss" };
     let mut builder = ClusterClientBuilder::new(addresses.split(',').map(|address| format!("{scheme}://{address}")))
         .connection_timeout(TIMEOUT)
         .response_timeout(TIMEOUT);
+    if replicas {
+        builder = builder.read_routing_strategy(RandomReplicaStrategy);
+    }
     if let [authority, certificate, key] = files {
         let read = |path: &String| std::fs::read(path).with_context(|| path.clone());
         let client_tls = ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? };
@@ -89,7 +94,8 @@ async fn answer(connection: ClusterConnection, line: String) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let connection = client()?.get_async_connection().await?;
+    let connection = client(false)?.get_async_connection().await?;
+    let replicas = client(true)?.get_async_connection().await?;
     let (sender, mut lines) = channel(QUEUE);
     // It ends with standard input, or with the process.
     std::thread::spawn(move || {
@@ -97,7 +103,8 @@ async fn main() -> anyhow::Result<()> {
     });
     while let Some(line) = lines.recv().await {
         // It ends within the time-outs of the client.
-        tokio::spawn(answer(connection.clone(), line));
+        let at_replica = line.split(' ').nth(1) == Some("replica");
+        tokio::spawn(answer(if at_replica { &replicas } else { &connection }.clone(), line));
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ async fn send(driver: &Driver, transactions: bool, key: &[u8], request: &Request
         Request::Delete => driver.call(&[b"DEL", key]).await,
         Request::Replace { expected: None, value } => driver.call(&[b"SET", key, value.as_bytes(), b"NX"]).await,
         Request::Replace { expected: Some(old), value } if transactions => {
-            driver.swap(key, old.as_bytes(), value.as_bytes()).await
+            driver.swap(&[key], old.as_bytes(), value.as_bytes()).await
         }
         Request::Replace { expected: Some(old), value } => {
             driver.call(&[b"SET", key, value.as_bytes(), b"IFEQ", old.as_bytes()]).await

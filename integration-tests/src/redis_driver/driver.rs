@@ -73,9 +73,20 @@ impl Driver {
         self.ask("call", &[command]).await.remove(0)
     }
 
-    /// Sets a value by a transaction if the present one is `old`; returns nil if it is not.
-    pub async fn swap(&self, key: &[u8], old: &[u8], new: &[u8]) -> Reply {
-        self.ask("swap", &[&[key, old, new]]).await.remove(0)
+    /// Executes one command that reads, at a replica.
+    pub async fn call_replica(&self, command: &[&[u8]]) -> Reply {
+        self.ask("replica", &[command]).await.remove(0)
+    }
+
+    /// Sets the values of keys of one slot by a transaction if all present ones are `old`; returns nil if they are not.
+    pub async fn swap(&self, keys: &[&[u8]], old: &[u8], new: &[u8]) -> Reply {
+        let words = [&[old, new][..], keys].concat();
+        self.ask("swap", &[&words]).await.remove(0)
+    }
+
+    /// Executes commands of one slot by a transaction; returns a reply for each.
+    pub async fn transaction(&self, commands: &[&[&[u8]]]) -> Vec<Reply> {
+        self.ask("transaction", commands).await
     }
 
     /// Checks the interfaces that only this library has.

@@ -57,6 +57,11 @@ impl Library {
         matches!(self, Self::RedisPy)
     }
 
+    /// Returns true if it can read from replicas. valkey-glide keeps the replicas of the first range of a leader, which has none.
+    pub const fn reads_replicas(self) -> bool {
+        !matches!(self, Self::RedisCli | Self::ValkeyGlide)
+    }
+
     /// Returns the command that starts its script; `None`, with a message, if this machine does not have the library. Then
     /// tests are left out, also where others may not be skipped: libraries come from other registries than crates.
     pub fn command(self) -> Option<Command> {

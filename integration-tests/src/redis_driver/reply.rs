@@ -11,6 +11,8 @@ pub enum Reply {
     Integer(i64),
     /// A value, or a status such as `OK`.
     Bytes(Vec<u8>),
+    /// A list.
+    List(Vec<Self>),
     /// The server replied with this error, or the library gave up a transaction: the command had no effect.
     Refused(String),
     /// The library got no reply: the outcome of a write is unknown.
@@ -33,6 +35,7 @@ impl Reply {
         match word.as_bytes()[0] {
             b':' => rest.parse().ok().map(Self::Integer),
             b'=' => hex::decode(rest).map(|bytes| Self::Bytes(bytes.to_vec())),
+            b'*' => rest.split(',').map(Self::parse).collect::<Option<_>>().map(Self::List),
             b'-' => text().map(Self::Refused),
             b'!' => text().map(Self::Lost),
             _ => None,
@@ -51,13 +54,14 @@ mod tests {
             (":-7", Reply::Integer(-7)),
             ("=", Reply::Bytes(vec![])),
             ("=00ff4f", Reply::Bytes(vec![0, 255, b'O'])),
+            ("*=61,_", Reply::List(vec![Reply::Bytes(b"a".to_vec()), Reply::Nil])),
             ("-6e6f", Reply::Refused("no".into())),
             ("!6e6f", Reply::Lost("no".into())),
         ] {
             assert_eq!(Reply::parse(word), Some(reply), "{word}");
         }
         assert_eq!(hex::encode(&[0, 255]), "00ff");
-        for word in ["", "x", ":", ":x", "=0", "=0g", "é"] {
+        for word in ["", "x", ":", ":x", "=0", "=0g", "*", "*=61,x", "é"] {
             assert_eq!(Reply::parse(word), None, "{word}");
         }
     }

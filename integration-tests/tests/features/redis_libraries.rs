@@ -2,11 +2,12 @@
 //! restarted, and partitions that move. `.ci/run` runs two libraries, `.ci/nightly` all.
 
 use crate::EXE;
-use crate::redis::{NODES, knows_listeners, options};
+use crate::redis::{NODES, knows_listeners, ok, options};
+use crate::redis_client::ClusterClient;
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::process::Ending;
 use archon_integration_tests::redis_driver::{Credentials, Reply};
-use archon_integration_tests::{Cluster, Driver, Library, Options};
+use archon_integration_tests::{Cluster, Driver, Library, Options, Scrape, http};
 use archon_security::Role;
 use archon_testkit::wait_for;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ const FAILED_MAX: usize = 10;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Keys of a load.
 const KEYS: u64 = 50;
+/// Reads that replicas answer at least.
+const REPLICA_READS: f64 = 10.0;
 /// Every so many rounds are a pipeline.
 const PIPELINE_EVERY: u64 = 10;
 const FOUR: &[&str] = &["athens", "byzantium", "cyrene", "delos"];
@@ -57,7 +60,7 @@ fn until_served(mut requests: impl FnMut() -> Vec<Reply>) -> Vec<Reply> {
 fn check_basics(driver: &Driver) {
     let call = |command: &[&[u8]]| until_served(|| vec![wait(driver.call(command))]).remove(0);
     let every_byte: Vec<u8> = (0..=255).cycle().take(768).collect();
-    let (key, value) = ("clé binaire".as_bytes(), every_byte.as_slice());
+    let (key, value) = (&b"\xff\0\r\n key"[..], every_byte.as_slice());
     assert_eq!(call(&[b"SET", key, value]), Reply::ok());
     assert_eq!(call(&[b"GET", key]), Reply::Bytes(every_byte.clone()));
     assert_eq!(call(&[b"SET", key, b"x", b"NX"]), Reply::Nil);
@@ -69,9 +72,11 @@ fn check_basics(driver: &Driver) {
     assert_eq!(call(&[b"SET", key, b"x"]), Reply::ok());
     let refused = call(&[b"INCRBY", key, b"1"]);
     assert!(matches!(&refused, Reply::Refused(text) if text.contains("not an integer")), "{refused:?}");
-    // redis-cli opens a connection for each redirection.
-    let keys: Vec<String> = (0..40).map(|number| format!("clé de pipeline {number}")).collect();
-    let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    // redis-cli opens a connection for each redirection. ioredis finds the nodes of pipelines by the text of keys, so these that
+    // are no text need a tag.
+    let keys: Vec<Vec<u8>> =
+        (0..40).map(|number| [format!("{{clé {number}}}").as_bytes(), b"\xff\0"].concat()).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let commands = keys
         .iter()
         .flat_map(|&key| [vec![&b"SET"[..], key, key], vec![&b"APPEND"[..], key, &b"!"[..]], vec![&b"GET"[..], key]]);
@@ -86,6 +91,37 @@ fn check_basics(driver: &Driver) {
         assert_eq!(*reply, expected, "reply {number} of a pipeline");
     }
     assert_eq!(until_served(|| vec![wait(driver.check_own())]), [Reply::ok()]);
+}
+
+/// Returns how many reads the replicas of running nodes have answered.
+fn replica_reads(cluster: &Cluster) -> f64 {
+    let of_node = |node: &&str| {
+        let answer = http::get(cluster.metrics_address(node), "/metrics").expect("the metrics of the node");
+        Scrape::read(&answer.body).expect("metrics").get("archon_node_stale_reads_total")
+    };
+    NODES.iter().map(of_node).sum()
+}
+
+/// Checks that the library finds replicas, and that they answer with what was written before, after a while.
+fn check_replica_reads(driver: &Driver, cluster: &Cluster) {
+    let (before, mut number) = (replica_reads(cluster), 0);
+    let mut writer = ClusterClient::new(cluster.redis_address(NODES[0]));
+    // On a busy machine leases expire, and leaders answer in the place of replicas.
+    wait_for("reads at replicas", TIMEOUT, || {
+        number += 1;
+        let (key, value) = ([format!("{{réplica {number}}}").as_bytes(), b"\xff\0"].concat(), number.to_string());
+        assert_eq!(writer.ask_until_answered(&[&b"SET"[..], &key, value.as_bytes()]), ok());
+        let copies = writer.ask_until_answered(&["WAIT", "2", "1000"]);
+        let expected = Reply::Bytes(value.into_bytes());
+        wait_for("the write to be read", TIMEOUT, || match wait(driver.call_replica(&[b"GET", &key])) {
+            reply if reply == expected => Ok(()),
+            reply => Err(format!("{reply:?}; other copies: {copies:?}")),
+        });
+        match replica_reads(cluster) - before {
+            answered if answered >= REPLICA_READS => Ok(()),
+            answered => Err(format!("replicas answered {answered} times; {number} writes were read")),
+        }
+    });
 }
 
 /// Raises one count after the other, and checks that no acknowledged count is lost.
@@ -211,11 +247,14 @@ fn goes_on_through_faults(library: Library) {
     if library.command().is_none() {
         return;
     }
-    let three = Options { partitions: 9, replication: 3, ..options(FOUR) };
+    let three = Options { partitions: 9, replication: 3, metrics: true, ..options(FOUR) };
     let mut cluster = Cluster::start_whole(EXE, &three);
     knows_listeners(&cluster, NODES);
     let Some(driver) = start(library, &cluster, None) else { return };
     check_basics(&driver);
+    if library.reads_replicas() {
+        check_replica_reads(&driver, &cluster);
+    }
     under_load(&driver, "a leader was killed", || {
         let victim = cluster.leader_of("count 1");
         cluster.take_node(&victim).kill();
