@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from functools import cached_property
 
 from driver import Refusal, expect, serve, started
 from glide import (
@@ -14,7 +13,6 @@ from glide import (
     Logger,
     LogLevel,
     NodeAddress,
-    ReadFrom,
     ExecAbortError,
     RequestError,
     TlsAdvancedConfiguration,
@@ -24,7 +22,7 @@ TIMEOUT_MS = 10_000
 REFUSALS = (RequestError, ExecAbortError)
 
 
-async def connect(read_from=ReadFrom.PRIMARY):
+async def connect():
     addresses, _, files = started()
     advanced = AdvancedGlideClusterClientConfiguration(connection_timeout=TIMEOUT_MS)
     if files:
@@ -35,11 +33,7 @@ async def connect(read_from=ReadFrom.PRIMARY):
     nodes = [NodeAddress(host, port) for host, port in addresses]
     return await GlideClusterClient.create(
         GlideClusterClientConfiguration(
-            nodes,
-            use_tls=bool(files),
-            request_timeout=TIMEOUT_MS,
-            read_from=read_from,
-            advanced_config=advanced,
+            nodes, use_tls=bool(files), request_timeout=TIMEOUT_MS, advanced_config=advanced
         )
     )
 
@@ -67,13 +61,6 @@ class Library:
 
     def call(self, *command):
         return self.replies(self.client.custom_command(list(command)))
-
-    @cached_property
-    def replicas(self):
-        return self.wait(connect(ReadFrom.PREFER_REPLICA))
-
-    def replica(self, *command):
-        return self.replies(self.replicas.custom_command(list(command)))
 
     def pipeline(self, commands):
         batch = ClusterBatch(is_atomic=False)

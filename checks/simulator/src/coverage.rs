@@ -51,6 +51,12 @@ coverage! {
     checks_failed,
     /// Reads of several keys.
     reads_together,
+    /// Reads answered by replicas.
+    replica_reads,
+    /// Reads without a bound among them: at followers of a former leader.
+    replica_reads_unbounded,
+    /// Reads that replicas refused.
+    replica_reads_refused,
     /// Copies stopped at an entry that their version cannot read.
     unreadable,
     /// Engines that began to refuse accesses.

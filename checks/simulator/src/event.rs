@@ -319,6 +319,13 @@ pub(crate) enum Event {
     PeerMessage {
         host: usize,
         message: Box<PeerMessage>,
+        /// True time at which it was sent.
+        sent: u64,
+    },
+    /// A client reads at a replica of this machine; `again` if it goes on with another one.
+    ReadReplica {
+        host: usize,
+        again: bool,
     },
     /// Operations that a client sent together.
     Requests {
@@ -454,43 +461,4 @@ pub(crate) enum Event {
     DisturbReshape {
         partition: PartitionId,
     },
-}
-
-impl Event {
-    /// Returns the machine with the process that handles it, if any.
-    pub(crate) const fn host(&self) -> Option<usize> {
-        match self {
-            Self::CoordinatorMessage { host, .. }
-            | Self::PeerMessage { host, .. }
-            | Self::Requests { host, .. }
-            | Self::Tick { host, .. }
-            | Self::Flush { host, .. }
-            | Self::Synced { host, .. } => Some(*host),
-            _ => None,
-        }
-    }
-
-    /// Returns the participant with the process that handles it, if any.
-    pub(crate) const fn worker(&self) -> Option<usize> {
-        match self {
-            Self::Work { worker, .. } => Some(*worker),
-            _ => None,
-        }
-    }
-
-    /// Returns the coordinator that handles it, if any.
-    pub(crate) const fn coordinator(&self) -> Option<usize> {
-        match self {
-            Self::Turn { coordinator, .. }
-            | Self::PushRound { coordinator, .. }
-            | Self::Answer { coordinator, .. }
-            | Self::Apply { coordinator }
-            | Self::Depose { coordinator }
-            | Self::RestartSession { coordinator }
-            | Self::QuorumTick { coordinator, .. }
-            | Self::QuorumMessage { coordinator, .. }
-            | Self::MemberMessage { coordinator, .. } => Some(*coordinator),
-            _ => None,
-        }
-    }
 }

@@ -29,6 +29,7 @@ mod clock;
 mod coordinator;
 mod coverage;
 mod event;
+mod event_receiver;
 mod faults;
 mod heal;
 mod host;

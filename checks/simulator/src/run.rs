@@ -49,6 +49,9 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         if world.plan.refuses_reads {
             world.after(begin, Event::RefuseReads);
         }
+        if world.plan.reads_replicas {
+            world.read_replica_later();
+        }
         if world.plan.upgrades {
             world.after(begin, Event::Upgrade);
         }

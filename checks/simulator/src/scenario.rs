@@ -36,6 +36,8 @@ pub enum Theme {
     Relays,
     /// Live nodes are unreachable for clients, while their probers have faults (rules 73 to 76).
     Doors,
+    /// Replicas that answer reads do not learn that they are behind (rule 33).
+    Replicas,
 }
 
 impl Theme {
@@ -112,6 +114,10 @@ pub struct Scenario {
     pub expires: bool,
     /// True if clients read and write several keys at once.
     pub transacts: bool,
+    /// True if clients read at replicas.
+    pub reads_replicas: bool,
+    /// True if the keys of hashed tables are no text.
+    pub binary_keys: bool,
     /// True if operators drop and recreate tables.
     pub drops: bool,
     /// Number of failure zones, assigned in turn; 0 if nodes have no zone.
@@ -235,6 +241,29 @@ fn transacts(seed: u64) -> bool {
     is_of(REFUSING_END..TRANSACTIONS_END, 0x07A5_12ED, seed)
 }
 
+/// Seeds from there on up to here have reads at replicas.
+const REPLICAS_END: u64 = 1_200_000_000;
+
+/// Returns whether clients of this seed read at replicas.
+fn reads_replicas(seed: u64) -> bool {
+    is_of(TRANSACTIONS_END..REPLICAS_END, 0x0433_12ED, seed)
+}
+
+/// Returns whether a seed is in the range of reads at replicas.
+fn is_about_replicas(seed: u64) -> bool {
+    (TRANSACTIONS_END..REPLICAS_END).contains(&seed)
+}
+
+/// Returns the theme of a seed in which they do: one in three keeps its own theme.
+fn of_replica_reads(seed: u64) -> Option<Theme> {
+    (is_about_replicas(seed) && !seed.is_multiple_of(3)).then_some(Theme::Replicas)
+}
+
+/// Returns whether keys of hashed tables are no text: every other seed about replicas, and an eighth of the drawn ones.
+fn has_binary_keys(seed: u64) -> bool {
+    is_of(TRANSACTIONS_END..REPLICAS_END, 0x0B14_A2ED, seed) && !(is_about_replicas(seed) && seed.is_multiple_of(2))
+}
+
 /// Returns the theme of a seed with probes: one in three keeps its own theme.
 fn of_doors(seed: u64) -> Option<Theme> {
     let other = recovers(seed) || upgrades(seed) || changes_quorum(seed) || seed.is_multiple_of(3);
@@ -318,10 +347,12 @@ impl Scenario {
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
         let of_feature = of_ranges(seed).or(of_relays(seed)).or(of_doors(seed)).or(of_restarts(seed));
-        let theme = of_feature.or(of_expiries(seed)).or(of_refused_reads(seed)).unwrap_or(theme);
+        let of_feature = of_feature.or(of_expiries(seed)).or(of_refused_reads(seed)).or(of_replica_reads(seed));
+        let theme = of_feature.unwrap_or(theme);
         // Of four copies two may be dropped, so that two sides can separate (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
+            Theme::Replicas => (4 + random.index(2), random.pick(&[2, 3, 3, 4]).unwrap_or(3)),
             _ => (3 + random.index(3), random.pick(&[1, 2, 2, 3, 3, 3]).unwrap_or(3)),
         };
         let nodes = nodes.max(doors_min(seed));
@@ -363,8 +394,8 @@ impl Scenario {
             },
             theme,
             // A generator of its own, so that all other seeds stay the same.
-            strays: Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
-            accepts_loss: !splits && Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
+            strays: !is_about_replicas(seed) && Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
+            accepts_loss: !splits && !is_about_replicas(seed) && Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
             recovers: false,
             sets_back: false,
             returns_keys: theme == Theme::Merges && Random::new(seed ^ 0x4E70_12ED).below(3) == 0,
@@ -379,6 +410,8 @@ impl Scenario {
             carries_few: false,
             expires: expires(seed),
             transacts: transacts(seed),
+            reads_replicas: false,
+            binary_keys: has_binary_keys(seed),
             drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
@@ -420,6 +453,9 @@ impl Scenario {
         // Probe reports travel by relays, and directly.
         plan.relays = relays(seed) && !plan.recovers && !plan.upgrades || plan.doors && seed.is_multiple_of(2);
         plan.carries_few = plan.relays && seed % 8 == 5;
+        // Reads are judged where leaders are granted, histories go on, and rows stay in their partition.
+        let granted = !plan.strays && !plan.accepts_loss && !plan.recovers;
+        plan.reads_replicas = reads_replicas(seed) && granted && !splits && !plan.expires;
         plan.settings.relays_from = if plan.relays { RELAYS_FROM } else { 0 };
         if plan.doors {
             let every_ms = (unit * 2).max(100);

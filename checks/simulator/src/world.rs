@@ -3,6 +3,7 @@
 use crate::check::checks::Checks;
 use crate::check::violation::Violation;
 use crate::client::calls::Client;
+use crate::client::replica_reads::ReplicaReads;
 use crate::coordinator::quorum::Quorum;
 use crate::coverage::Coverage;
 use crate::event::{CoordinatorMessage, Event};
@@ -36,6 +37,7 @@ pub(crate) struct World {
     pub(crate) restarter: Restarter,
     pub(crate) doors: Doors,
     pub(crate) engines: Engines,
+    pub(crate) replica_reads: ReplicaReads,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -100,6 +102,7 @@ impl World {
             restarter: Restarter::new(plan.seed),
             doors: Doors::new(plan.seed),
             engines: Engines::new(plan.seed),
+            replica_reads: ReplicaReads::new(plan.seed),
             plan,
         };
         world.checks.entry_limit = Some(world.plan.entry_limit);
@@ -220,7 +223,8 @@ impl World {
                 Some(worker) => self.worker_hears(worker, message),
                 None => self.on_coordinator_message(host, message),
             },
-            Event::PeerMessage { host, message } => self.on_peer_message(host, *message),
+            Event::PeerMessage { host, message, sent } => self.on_peer_message(host, *message, sent),
+            Event::ReadReplica { host, again } => self.read_replica(host, again),
             Event::Requests { host, requests } => self.on_requests(host, requests),
             Event::Reply { client, to, log_time, outcome, leader, epoch } => {
                 self.on_reply(client, to, log_time, *outcome, (leader, epoch));

@@ -16,7 +16,7 @@ const SEEDS_MAX: u64 = 900;
 /// Rules of the protocol.
 const RULES: u8 = 87;
 /// Themes with seeds of their own: the first rule of each, and its first seed.
-const THEMES: [(u8, u64); 11] = [
+const THEMES: [(u8, u64); 12] = [
     (87, 1_000_000_000),
     (83, 900_000_000),
     (77, 600_000_000),
@@ -28,6 +28,7 @@ const THEMES: [(u8, u64); 11] = [
     (52, 600_000_000),
     (44, 200_000_000),
     (34, 100_000_000),
+    (33, 1_100_000_000),
 ];
 
 /// A line of the table.

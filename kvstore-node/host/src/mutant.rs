@@ -31,6 +31,10 @@ archon_types::mutants! {
     StaleWhileLoading = 33,
     /// A copy answers stale reads before it knows which of its rows are committed.
     StaleBeyondCommit = 33,
+    /// A copy answers reads with a bound however long ago its leader was heard.
+    ReplicaUnheard = 33,
+    /// A copy answers reads with a bound without a lease of its node.
+    ReplicaUnleased = 33,
     /// A leader that takes over ignores the seal in its log.
     SealForgotten = 35,
     /// Reads of sealed keys continue.

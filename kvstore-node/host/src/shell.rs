@@ -26,6 +26,10 @@ use archon_types::{
 };
 use bytes::Bytes;
 
+/// Longest time in milliseconds since a copy accepted an append of its leader, for a read with a bound. Leaders send one
+/// to each in-sync follower once per second (less often with more than 1,024 replicas on their node).
+pub const REPLICA_LAG_MS_MAX: u64 = 3_000;
+
 /// A registration of the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Life {
@@ -161,6 +165,10 @@ pub trait Shell: Sized {
     fn peer(&self, node: NodeId) -> Option<(Incarnation, bool)>;
     /// Returns the replication intervals.
     fn timing(&self) -> Timing;
+    /// Returns the longest time in milliseconds since a copy accepted an append of its leader, for a read with a bound.
+    fn replica_lag_ms(&self) -> u64 {
+        REPLICA_LAG_MS_MAX
+    }
     /// Returns whether the node is stopping and accepts no operations.
     fn is_stopping(&self) -> bool;
     /// Returns whether the partition's table was dropped.

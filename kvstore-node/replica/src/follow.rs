@@ -93,7 +93,8 @@ impl Replica {
     pub fn level_since(&self) -> Option<Millis> {
         let row = &self.configuration.as_ref()?.row;
         let following = self.following.as_ref().filter(|_| row.epoch <= self.epoch)?;
-        let is_level = following.commit.max(following.start) <= self.commit;
+        let start = if self.breaks(Mutant::LevelBeforeStart) { Seq::ZERO } else { following.start }; // rule 33
+        let is_level = following.commit.max(start) <= self.commit;
         following.heard.filter(|_| is_level)
     }
 

@@ -46,6 +46,8 @@ archon_types::mutants! {
     CutCommitted = 10,
     /// A follower accepts a leader of an epoch below the highest it persisted.
     FollowOldEpoch = 10,
+    /// A replica counts as level before it knows committed the log with which its leader began.
+    LevelBeforeStart = 33,
     /// A replica accepts messages for another placement or another incarnation.
     StaleAddressee = 10,
     /// A follower accepts a higher epoch from any sender, also from one outside its row.

@@ -290,6 +290,15 @@ impl History {
         floor: u64,
         values: &[Option<Stored>],
     ) -> Result<(), Violation> {
+        let Some(at) = self.find_moment(keys, floor, values) else {
+            return violated(format!("a read of {keys:?} from {floor} on gave {values:?}, as at no moment"));
+        };
+        self.finished(at);
+        Ok(())
+    }
+
+    /// Returns the first position from `floor` on at which these keys have these values.
+    pub(crate) fn find_moment(&self, keys: &[Bytes], floor: u64, values: &[Option<Stored>]) -> Option<u64> {
         let writes = keys.iter().filter_map(|key| self.keys.get(key));
         let later = writes.flat_map(|writes| writes.range((Excluded(floor), Unbounded)));
         let moments: BTreeSet<u64> = later.map(|(at, _)| *at).chain([floor]).collect();
@@ -298,12 +307,7 @@ impl History {
             Some(Stored { expires: self.expiry_at(key, at), ..Stored::new(value.clone(), Revision::new(at)) })
         };
         let is_seen = |at: &u64| keys.iter().zip(values).all(|(key, value)| stored(key, *at) == *value);
-        let found = moments.into_iter().find(is_seen).filter(|_| keys.len() == values.len());
-        let Some(at) = found else {
-            return violated(format!("a read of {keys:?} from {floor} on gave {values:?}, as at no moment"));
-        };
-        self.finished(at);
-        Ok(())
+        moments.into_iter().find(is_seen).filter(|_| keys.len() == values.len())
     }
 
     /// Checks the answer to a transaction that began at `floor`: its checks held before its entry, which has all its

@@ -30,6 +30,12 @@ pub enum Violation {
         /// The operation that shows it.
         detail: String,
     },
+    /// R: a read at a replica missed more than it may.
+    #[error("R: {detail}")]
+    Stale {
+        /// The read.
+        detail: String,
+    },
     /// X: an operation took effect twice, or its record is lost.
     #[error("X: {detail}")]
     Twice {
@@ -97,6 +103,7 @@ impl Violation {
             Self::Replicas(Of::EpochFell { .. } | Of::TwoLeaders { .. }) | Self::State { .. } => "E",
             Self::TwoServe { .. } => "O",
             Self::NotLinearizable { .. } => "L",
+            Self::Stale { .. } => "R",
             Self::Twice { .. } => "X",
             Self::NoConvergence { .. } | Self::Deleted { .. } | Self::Relayed { .. } | Self::Doors { .. } => "V",
             Self::Burden { .. } => "B",

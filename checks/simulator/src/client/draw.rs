@@ -1,7 +1,7 @@
 //! Client operations, drawn from the seed.
 
 use crate::client::calls::Call;
-use crate::client::keys::{COUNTED, KEYS, is_counted, value_of};
+use crate::client::keys::{self, COUNTED, KEYS, is_counted, value_of};
 use crate::world::World;
 use archon_types::{
     Change, Check, Expiry, KeyRange, ManyKeys, Op, PartitionId, Revision, ScanOrder, TableId, Transaction, Write,
@@ -23,7 +23,8 @@ impl World {
             Some(drawn) => drawn,
             None => {
                 let op = self.draw_op(client, partition, number);
-                (partition, if self.plan.transacts { several(op, client, number) } else { op })
+                let binary = self.plan.binary_keys;
+                (partition, if self.plan.transacts { several(op, client, number, binary) } else { op })
             }
         };
         let op = if self.plan.expires { self.expiring(op, number) } else { op };
@@ -87,8 +88,9 @@ impl World {
 
     fn draw_op(&mut self, client: usize, partition: PartitionId, number: u64) -> Op {
         let kind = self.random.below(24);
-        let counted = Bytes::from_static(COUNTED);
-        let key = Bytes::from(format!("k{}", self.random.below(KEYS)));
+        let binary = self.plan.binary_keys;
+        let counted = keys::with_prefix(Bytes::from_static(COUNTED), binary);
+        let key = keys::with_prefix(keys::key(self.random.below(KEYS)), binary);
         let value = value_of(client, number);
         match kind {
             0..=3 => Op::Increment { key: counted, by: 1 },
@@ -106,7 +108,10 @@ impl World {
                 let limit = self.random.pick(&[0, 1, 2, 10]).unwrap_or(0);
                 // Without a draw of its own, so that seeds do not change.
                 let order = if limit == 2 { ScanOrder::Descending } else { ScanOrder::Ascending };
-                let keys = KeyRange::of_prefix(Bytes::from_static(prefix.as_bytes())).after(after.as_bytes());
+                let full = |name: &'static str| {
+                    keys::with_prefix(Bytes::from_static(name.as_bytes()), binary && !name.is_empty())
+                };
+                let keys = KeyRange::of_prefix(full(prefix)).after(&full(after));
                 Op::Scan { keys, order, limit }
             }
             17 => Op::Get { key: counted },
@@ -120,11 +125,11 @@ fn several_op(transaction: Transaction) -> Op {
 }
 
 /// Turns two of three operations on one key into ones on several, without a draw of its own.
-fn several(op: Op, client: usize, number: u64) -> Op {
+fn several(op: Op, client: usize, number: u64, binary: bool) -> Op {
     if number.is_multiple_of(3) {
         return op;
     }
-    let name = |number: u64| Bytes::from(format!("k{number}"));
+    let name = |number: u64| keys::with_prefix(keys::key(number), binary);
     let next = |key: &Bytes| {
         let number = key.last().map_or(0, |digit| u64::from(digit.wrapping_sub(b'0')));
         name((number + 1) % KEYS)

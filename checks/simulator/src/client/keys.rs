@@ -9,6 +9,19 @@ pub(crate) const KEYS: u64 = 3;
 /// The counter key.
 pub(crate) const COUNTED: &[u8] = b"count";
 
+/// First bytes of the keys of hashed tables in seeds with binary keys: they are no UTF-8.
+const BINARY: &[u8] = b"\xff\0";
+
+/// Returns a key of a hashed table, or a prefix of some.
+pub(crate) fn with_prefix(name: Bytes, binary: bool) -> Bytes {
+    if binary { [BINARY, &name].concat().into() } else { name }
+}
+
+/// Returns the name of a key that is no counter.
+pub(crate) fn key(number: u64) -> Bytes {
+    Bytes::from(format!("k{number}"))
+}
+
 /// Partition and operation of a client.
 pub(crate) type Drawn = (PartitionId, Op);
 

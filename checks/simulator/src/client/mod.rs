@@ -5,6 +5,8 @@ pub(crate) mod calls;
 mod complete;
 mod draw;
 pub(crate) mod keys;
+pub(crate) mod replica_reads;
+pub(crate) mod replicas;
 mod route;
 
 use crate::client::calls::{Client, Operation, Outcome, ReplyTo};

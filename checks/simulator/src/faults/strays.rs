@@ -69,7 +69,7 @@ impl World {
         self.coverage.strays += 1;
         self.note(|| format!("{to:?} hears {from:?} lead {partition} in epoch {epoch}"));
         let message = Box::new(PeerMessage::Replica(Message { partition, from, to, epoch, body }));
-        self.after(1, Event::PeerMessage { host, message });
+        self.after(1, Event::PeerMessage { host, message, sent: self.truth });
     }
 
     /// Sends the coordinators a leader's message with an epoch that no election can have reached.

@@ -32,6 +32,7 @@ impl World {
             Theme::Merges => self.around_a_merge(),
             Theme::Relays => self.around_a_relay(leader),
             Theme::Doors => self.around_a_door(leader),
+            Theme::Replicas => self.around_a_replica(leader),
         }
     }
 
@@ -152,6 +153,46 @@ impl World {
                 self.part(&side, &[without, coordinators].concat(), (begin, over));
             }
         }
+        self.theme_until = self.truth + over;
+    }
+
+    /// Hides from a replica that it is behind.
+    fn around_a_replica(&mut self, leader: usize) {
+        let settings = &self.plan.settings;
+        let (timeout, silence) = (settings.timing.failure_timeout_ms, settings.replication_timeout_ms);
+        let (own, peers) = (End::Host(leader), self.peers_of(leader));
+        let Some(friend) = self.random.pick(&peers) else { return };
+        let over = match self.random.below(3) {
+            0 => {
+                // It stays with a leader that is replaced; neither renews its lease.
+                let others = peers.into_iter().filter(|peer| *peer != friend);
+                let others: Vec<End> = others.chain(self.quorum.ends()).collect();
+                let over = timeout * self.random.between(5, 9);
+                self.part(&[own, friend], &others, (0, over));
+                over
+            }
+            1 => {
+                // It renews its lease, and hears neither its leader nor that it is removed from the in-sync replicas.
+                let over = silence * self.random.between(6, 10) + timeout;
+                let others: Vec<End> = (0..self.hosts.len()).map(End::Host).filter(|host| *host != friend).collect();
+                self.part(&[friend], &others, (0, over));
+                if let End::Host(host) = friend {
+                    self.hosts[host].deaf_until = self.truth + over;
+                }
+                over
+            }
+            _ => {
+                // Its leader dies, and the next one waits for another follower.
+                self.kill(leader);
+                self.come_back(leader);
+                let over = timeout + silence * self.random.between(2, 4);
+                let far: Vec<End> = peers.into_iter().filter(|peer| *peer != friend).take(1).collect();
+                let others: Vec<End> =
+                    (0..self.hosts.len()).map(End::Host).filter(|host| !far.contains(host)).collect();
+                self.part(&far, &others, (0, over));
+                over
+            }
+        };
         self.theme_until = self.truth + over;
     }
 

@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    pub(crate) fn on_peer_message(&mut self, host: usize, message: PeerMessage) {
+    pub(crate) fn on_peer_message(&mut self, host: usize, message: PeerMessage, sent: u64) {
         match message {
             PeerMessage::Replica(message) if self.says_over(host, &message) => {}
             PeerMessage::Carry { from, heartbeat, stopping, holds, doors } => {
@@ -71,7 +71,11 @@ impl World {
             PeerMessage::Over(over) => self.coverage.over_by_peer += u64::from(self.told_over(host, over)),
             PeerMessage::Ping { keeper, boot, number } => self.answer_knock(host, keeper, boot, number),
             PeerMessage::Pong { boot, number, outcome } => self.on_pong(host, boot, number, outcome),
-            PeerMessage::Replica(message) => self.step(host, message.to.placement, Input::Message(message)),
+            PeerMessage::Replica(message) => {
+                let placement = message.to.placement;
+                self.note_append(host, &message, sent);
+                self.step(host, placement, Input::Message(message));
+            }
             PeerMessage::CopyAsk { partition, loader, attempt, ask, source, epoch, start, after } => {
                 if !self.lives(host, source.incarnation) {
                     return;

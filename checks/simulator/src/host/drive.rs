@@ -55,6 +55,9 @@ impl World {
                 self.coverage.writes += u64::from(!read);
                 // The receiver of an answer knows everything up to the commit position.
                 self.checks.acknowledge(at.partition, at.epoch, at.commit);
+                if self.plan.reads_replicas {
+                    self.replica_reads.acknowledge(at.partition, at.commit, self.truth);
+                }
                 self.reply(host, to, log_time, outcome, at.epoch);
             }
             Effect::Refuse { partition, to, log_time, refusal } => self.refuse(host, partition, to, log_time, &refusal),
@@ -123,7 +126,8 @@ impl World {
     pub(super) fn send_to_node(&mut self, host: usize, node: NodeId, message: PeerMessage) {
         let address = self.quorum.state.node(node).map(|row| row.node.address.clone());
         let Some(to) = address.and_then(|address| host_of(&address)) else { return };
-        self.send(End::Host(host), End::Host(to), Event::PeerMessage { host: to, message: Box::new(message) });
+        let event = Event::PeerMessage { host: to, message: Box::new(message), sent: self.truth };
+        self.send(End::Host(host), End::Host(to), event);
     }
 
     fn reply(&mut self, host: usize, to: ReplyTo, log_time: Millis, outcome: Outcome, epoch: Epoch) {

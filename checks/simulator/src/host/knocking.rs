@@ -64,7 +64,8 @@ impl World {
             None => Ok(()),
         };
         let message = Box::new(PeerMessage::Pong { boot, number, outcome });
-        self.send(End::Host(host), End::Host(keeper), Event::PeerMessage { host: keeper, message });
+        let event = Event::PeerMessage { host: keeper, message, sent: self.truth };
+        self.send(End::Host(host), End::Host(keeper), event);
     }
 
     pub(super) fn on_pong(&mut self, host: usize, boot: u64, number: u64, outcome: Result<(), DoorFailure>) {

@@ -135,7 +135,7 @@ impl World {
 
     /// Sends a message to another machine, or back to this one.
     pub(super) fn pass_to_peer(&mut self, host: usize, other: usize, message: PeerMessage) {
-        let event = Event::PeerMessage { host: other, message: Box::new(message) };
+        let event = Event::PeerMessage { host: other, message: Box::new(message), sent: self.truth };
         if other == host {
             return self.after(1, event);
         }

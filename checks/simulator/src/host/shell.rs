@@ -231,6 +231,11 @@ impl Shell for MachineShell {
         self.settings.timing
     }
 
+    /// As with the defaults: three times the interval of signs of life.
+    fn replica_lag_ms(&self) -> u64 {
+        3 * self.settings.timing.keep_alive_ms
+    }
+
     /// A stopping process serves until it has given up its leaderships, and then ends.
     fn is_stopping(&self) -> bool {
         false

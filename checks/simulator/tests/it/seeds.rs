@@ -8,9 +8,9 @@ use std::sync::mpsc;
 const SEEDS: u64 = 300;
 
 /// First seeds about splits, merges, recoveries of the coordinators, upgrades, changes of the quorum, relays,
-/// reachability, ending sessions, values that expire, engines that refuse reads and operations on several keys; a third
-/// as many are run of each.
-const OTHERS_FROM: [u64; 11] = [
+/// reachability, ending sessions, values that expire, engines that refuse reads, operations on several keys and reads at
+/// replicas; a third as many are run of each.
+const OTHERS_FROM: [u64; 12] = [
     100_000_000,
     200_000_000,
     300_000_000,
@@ -22,6 +22,7 @@ const OTHERS_FROM: [u64; 11] = [
     900_000_000,
     950_000_000,
     1_000_000_000,
+    1_100_000_000,
 ];
 
 /// Seeds with a rare event, one in hundreds: a cut-off side answers after its writes were discarded.

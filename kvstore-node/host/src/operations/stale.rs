@@ -12,10 +12,6 @@ use archon_kv::{Merged, PartitionView, Reader, View, ViewError, reshape, row};
 use archon_types::transaction::within_bytes;
 use archon_types::{ManyKeys, PartitionId, PlacementId, Revision, Stored, Version};
 
-/// Longest time in milliseconds since a copy accepted an append of its leader, for a read with a bound. Leaders send one
-/// to each in-sync follower once per second (less often with more than 1,024 replicas on their node).
-pub const REPLICA_LAG_MS_MAX: u64 = 3_000;
-
 /// Value of a key at a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaleRow {
@@ -41,7 +37,7 @@ impl<S: Shell> Partitions<S> {
 
     /// Reads several keys from this node's copy, as of one position of its log. Unlike [`Partitions::read_stale`] it
     /// bounds what a read may miss (ADR 0100): the copy has accepted an append of its leader within
-    /// [`REPLICA_LAG_MS_MAX`], knows committed what that announced, and the node has a lease.
+    /// [`Shell::replica_lag_ms`], knows committed what that announced, and the node has a lease.
     ///
     /// # Errors
     /// The reason why this copy cannot answer, or why the answer is too large.
@@ -50,8 +46,10 @@ impl<S: Shell> Partitions<S> {
         let local = self.copies.get(&placement).ok_or(Refusal::NoCopy)?;
         self.turn.check_committed(local)?;
         let now = self.turn.shell.clock();
-        let is_level = local.replica.level_since().is_some_and(|at| now.since(at) <= REPLICA_LAG_MS_MAX);
-        if !is_level || !self.turn.shell.has_lease(now) {
+        let broken = self.turn.broken;
+        let lag_ms = if broken.breaks(Mutant::ReplicaUnheard) { u64::MAX } else { self.turn.shell.replica_lag_ms() };
+        let is_level = local.replica.level_since().is_some_and(|at| now.since(at) <= lag_ms);
+        if !is_level || !self.turn.shell.has_lease(now) && !broken.breaks(Mutant::ReplicaUnleased) {
             return Err(Refusal::Behind);
         }
         let (mut values, mut bytes) = (Vec::with_capacity(many.keys().len()), many.bytes());

@@ -1,6 +1,7 @@
 use super::*;
 use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
+use crate::shell::REPLICA_LAG_MS_MAX;
 use crate::test_shell::TestShell;
 use crate::test_shell::{
     LIFE, OWN, PARTITION, follower, follower_row, get, hear, held, partitions, position, put, request, row, serving,
@@ -80,6 +81,8 @@ archon_types::shown_by! {
     StaleShowsOpen => stale_read_shows_committed_rows_only,
     StaleWhileLoading => stale_read_is_refused_at_loading_copy,
     StaleBeyondCommit => stale_read_is_refused_while_engine_may_be_ahead,
+    ReplicaUnheard => replica_read_is_refused_without_word_of_its_leader,
+    ReplicaUnleased => replica_read_is_refused_without_a_lease,
 }
 
 #[test]
@@ -130,8 +133,8 @@ fn stale_read_with_row_older_than_clear_is_refused() {
 }
 
 /// Returns an in-sync follower that holds `entries` entries, of which `commit` are known to be committed, at time 1,000.
-fn replica(entries: u64, commit: u64) -> Partitions<TestShell> {
-    let mut follower = follower(Broken::by(None), follower_row());
+fn replica(entries: u64, commit: u64, mutant: Option<Mutant>) -> Partitions<TestShell> {
+    let mut follower = follower(Broken::by(mutant), follower_row());
     at(&mut follower, 1_000);
     hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
     let body = Body::Append {
@@ -154,24 +157,24 @@ fn read_at(follower: &mut Partitions<TestShell>, now: u64) -> Result<Vec<Option<
     follower.read_replica(PARTITION, &ManyKeys::new(vec![KEY.into(), "absent".into()]).unwrap())
 }
 
-#[test]
-fn replica_read_is_refused_without_word_of_its_leader() {
-    let mut follower = replica(5, 4);
+fn replica_read_is_refused_without_word_of_its_leader(mutant: Option<Mutant>) -> bool {
+    let mut follower = replica(5, 4, mutant);
     let found = |commit| Ok(vec![expected(commit).found, None]);
     let last = 1_000 + REPLICA_LAG_MS_MAX;
-    assert_eq!(read_at(&mut follower, last), found(4));
-    assert_eq!(read_at(&mut follower, last + 1), Err(Refusal::Behind));
+    let heard = read_at(&mut follower, last);
+    let silent = read_at(&mut follower, last + 1);
     assert!(follower.read_stale(PARTITION, KEY.as_bytes()).is_ok(), "that has no bound");
     let announced = Body::Append { before: position(5), entries: vec![], start: Seq::ZERO, commit: Seq::new(5) };
     hear(&mut follower, announced);
-    assert_eq!(read_at(&mut follower, last + 1 + REPLICA_LAG_MS_MAX), found(5));
+    let heard_again = read_at(&mut follower, last + 1 + REPLICA_LAG_MS_MAX);
+    (heard, silent, heard_again) == (found(4), Err(Refusal::Behind), found(5))
 }
 
 /// The former leader may have committed and answered all five entries without announcing that: the new one, which
 /// cannot finish its take-over, does not know it either.
 #[test]
 fn replica_read_waits_for_the_log_of_earlier_leaders() {
-    let mut follower = replica(5, 4);
+    let mut follower = replica(5, 4, None);
     let keep_alive = |start: u64, commit| Body::Append {
         before: position(5),
         entries: vec![],
@@ -184,12 +187,11 @@ fn replica_read_waits_for_the_log_of_earlier_leaders() {
     assert_eq!(read_at(&mut follower, 1_000), Ok(vec![expected(5).found, None]));
 }
 
-#[test]
-fn replica_read_is_refused_without_a_lease() {
-    let mut follower = replica(5, 5);
+fn replica_read_is_refused_without_a_lease(mutant: Option<Mutant>) -> bool {
+    let mut follower = replica(5, 5, mutant);
     follower.shell_mut().lease_until = Millis::new(2_000);
-    assert_eq!(read_at(&mut follower, 1_999), Ok(vec![expected(5).found, None]));
-    assert_eq!(read_at(&mut follower, 2_000), Err(Refusal::Behind));
+    let (with, without) = (read_at(&mut follower, 1_999), read_at(&mut follower, 2_000));
+    (with, without) == (Ok(vec![expected(5).found, None]), Err(Refusal::Behind))
 }
 
 #[test]

@@ -40,13 +40,14 @@ archon_types::shown_by! {
     TailCommitted => recovered_tail_is_not_committed,
     CountsByOldRow => row_from_before_pull_does_not_make_copy_live,
     KeepsOrphanedCopy => pull_ends_with_leadership_of_its_source,
+    LevelBeforeStart => replica_is_level_once_log_of_earlier_leaders_is_committed,
 }
 
 #[test]
 fn every_mutant_is_caught_by_a_test() {
     for mutant in Mutant::ALL {
         assert!(SHOWN.contains(mutant) || simulation::SHOWN.contains(mutant), "nothing catches {mutant:?}");
-        assert!((0..=25).contains(&mutant.rule()));
+        assert!((0..=25).contains(&mutant.rule()) || mutant.rule() == 33);
     }
 }
 
@@ -326,6 +327,21 @@ fn replica_with_higher_epoch_does_not_confirm(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, recovered(4, &[], 0), mutant);
     let out = script.hear(1, 3, Body::Confirm { round: 8 });
     !out.iter().any(|output| matches!(output, Output::Send(sent) if matches!(sent.body, Body::Confirmed { .. })))
+}
+
+/// The earlier leader may have answered for both entries, and announced the first one.
+fn replica_is_level_once_log_of_earlier_leaders_is_committed(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, recovered(1, &[1, 1], 1), mutant);
+    script.configure((2, 3), 1, &[Live, Live], 1);
+    let append = |commit| {
+        let (before, start) = (at(1, 2), Seq::new(2));
+        Body::Append { before, entries: vec![], start, commit: Seq::new(commit) }
+    };
+    script.hear(1, 2, append(1));
+    script.persisted(1);
+    let early = script.replica.level_since();
+    script.hear(1, 2, append(2));
+    early.is_none() && script.replica.level_since() == Some(script.now)
 }
 
 fn recovered_tail_is_not_committed(mutant: Option<Mutant>) -> bool {
