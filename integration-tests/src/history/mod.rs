@@ -7,6 +7,7 @@
 mod checker;
 mod notes;
 mod operation;
+mod pair;
 mod register;
 mod store;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Shared record of the clients of one workload.
 
 use super::operation::{Record, Request};
+use super::pair;
 use super::workload::WorkloadReport;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -11,6 +12,8 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) prefix: String,
+    /// True if some keys are pairs.
+    pub(super) pairs: bool,
     pub(super) began: Instant,
     pub(super) stop: AtomicBool,
     pub(super) answered: AtomicU64,
@@ -30,9 +33,10 @@ pub(super) struct Noted {
 }
 
 impl Shared {
-    pub(super) fn new(prefix: &str, clients: u32) -> Self {
+    pub(super) fn new(prefix: &str, clients: u32, pairs: bool) -> Self {
         Self {
             prefix: prefix.to_owned(),
+            pairs,
             began: Instant::now(),
             stop: AtomicBool::new(false),
             answered: AtomicU64::new(0),
@@ -48,6 +52,12 @@ impl Shared {
 
     pub(super) fn noted(&self) -> MutexGuard<'_, Noted> {
         self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Returns whether a key of this workload is the first one of a pair.
+    pub(super) fn is_pair(&self, key: &str) -> bool {
+        let generation = key.rsplit_once('/').and_then(|(_, generation)| generation.parse().ok());
+        self.pairs && generation.is_some_and(pair::is_pair)
     }
 
     /// Returns the current key of each group.

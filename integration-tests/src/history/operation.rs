@@ -65,6 +65,8 @@ pub enum Outcome {
     },
     /// The stored value is not a number.
     NotANumber,
+    /// The two keys of a pair differed, as at no moment.
+    Divided(Arc<str>),
     /// Unknown: the operation took effect at some moment after its call, or never will.
     Unknown,
 }
@@ -130,6 +132,7 @@ impl Display for Outcome {
             Self::ValueDiffers => write!(f, "refused: another value"),
             Self::Counter { value, revision } => write!(f, "{value}{}", shown(*revision)),
             Self::NotANumber => write!(f, "not a number"),
+            Self::Divided(replies) => write!(f, "two keys that differ: {replies}"),
             Self::Unknown => write!(f, "unknown"),
         }
     }

@@ -57,7 +57,7 @@ impl Register {
                 self.sum(*by).map(|sum| self.unreported(sum.to_string().into()))
             }
             (Request::Increment(by), Outcome::NotANumber) => self.sum(*by).is_none().then(|| self.clone()),
-            // An answer to another request, or an unanswered read.
+            // An answer to another request, an unanswered read, or a pair with two values.
             _ => None,
         }
     }

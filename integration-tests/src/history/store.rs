@@ -1,6 +1,7 @@
 //! The interfaces through which clients of a workload work on keys: the client library, or Redis listeners.
 
 use super::operation::{Outcome, Request};
+use super::pair;
 use crate::redis_driver::{Driver, Reply};
 use archon_client::{Client, Error};
 use archon_types::Revision;
@@ -21,7 +22,7 @@ pub(super) enum Store {
     Redis {
         /// Its process.
         driver: Arc<Driver>,
-        /// Replaces values by `WATCH`, `MULTI` and `EXEC` instead of a condition of `SET`.
+        /// Replaces values by `WATCH`, `MULTI` and `EXEC` instead of a condition of `SET`, and uses `MULTI` for pairs of keys.
         transactions: bool,
     },
 }
@@ -48,13 +49,13 @@ impl Store {
         }
     }
 
-    /// Executes a request.
-    pub(super) async fn ask(&self, key: &str, request: &Request) -> Result<Outcome, Unanswered> {
+    /// Executes a request on a key, or on both keys of a pair. The client library reads the first one of them.
+    pub(super) async fn ask(&self, key: &str, pair: bool, request: &Request) -> Result<Outcome, Unanswered> {
         match self {
             Self::Native(client) => native(client, key, request)
                 .await
                 .map_err(|error| Unanswered { text: error.to_string(), unknown: error.outcome_unknown() }),
-            Self::Redis { driver, transactions } => redis(driver, *transactions, key, request).await,
+            Self::Redis { driver, transactions } => redis(driver, *transactions, (key, pair), request).await,
         }
     }
 }
@@ -92,11 +93,19 @@ async fn native(client: &Client, key: &str, request: &Request) -> Result<Outcome
 
 /// Executes a request, and repeats a read while the cluster refuses it. A refused write is not repeated: its value, if found
 /// later, shows that it had an effect.
-async fn redis(driver: &Driver, transactions: bool, key: &str, request: &Request) -> Result<Outcome, Unanswered> {
+async fn redis(
+    driver: &Driver,
+    transactions: bool,
+    (key, pair): (&str, bool),
+    request: &Request,
+) -> Result<Outcome, Unanswered> {
     let began = Instant::now();
     loop {
-        let reply = send(driver, transactions, key.as_bytes(), request).await;
-        match outcome(request, reply) {
+        let answered = match pair {
+            true => pair::ask(driver, transactions, key, request).await,
+            false => outcome(request, send(driver, transactions, key.as_bytes(), request).await),
+        };
+        match answered {
             Err(_) if request.is_read() && began.elapsed() < READ_TIMEOUT => tokio::time::sleep(PAUSE).await,
             Err(error) => {
                 tokio::time::sleep(PAUSE).await;

@@ -83,8 +83,8 @@ impl Worker {
         format!("{}/{}/{generation:06}", self.shared.prefix, self.group)
     }
 
-    /// Every third key is a counter; the others hold values, each written once.
-    fn request(&mut self, generation: u64) -> Request {
+    /// Every third key is a counter; the others hold values, each written once. The client library only reads pairs.
+    fn request(&mut self, generation: u64, pair: bool) -> Request {
         self.written += 1;
         let counts = generation % 3 == 2;
         let value: Arc<str> = match counts {
@@ -92,6 +92,7 @@ impl Worker {
             false => format!("{}.{}", self.number, self.written).into(),
         };
         match self.dice.below(20) {
+            _ if pair && !self.store.is_redis() => Request::Get,
             0..=6 => Request::Get,
             7..=8 => Request::Delete,
             9..=13 => {
@@ -108,9 +109,10 @@ impl Worker {
 
     async fn operate(&mut self, generation: u64) -> bool {
         let key = self.key(generation);
-        let request = self.request(generation);
+        let pair = self.shared.is_pair(&key);
+        let request = self.request(generation, pair);
         let called_ns = self.shared.call(self.number, &key, &request);
-        let result = self.store.ask(&key, &request).await;
+        let result = self.store.ask(&key, pair, &request).await;
         let returned_ns = self.shared.now_ns();
         let outcome = match result {
             Ok(outcome) => outcome,

@@ -3,6 +3,7 @@
 use super::checker::{Verdict, check};
 use super::notes::{Noted, Shared};
 use super::operation::{Outcome, Record, Request};
+use super::pair;
 use super::store::{Store, text};
 use super::violation::Violation;
 use super::worker::Worker;
@@ -39,7 +40,8 @@ pub struct WorkloadOptions {
     pub via: Option<&'static str>,
     /// Table by ranges to use instead of the default table; the scene creates it.
     pub table: Option<&'static str>,
-    /// Library by which three of four clients use the Redis listeners of the nodes; one that sends each write once.
+    /// Library by which three of four clients use the Redis listeners of the nodes; one that sends each write once. Every third
+    /// key is a pair then, which these clients write by commands of several keys and by transactions.
     pub redis: Option<Library>,
 }
 
@@ -69,6 +71,8 @@ pub struct WorkloadReport {
     pub answered: u64,
     /// Those of `answered` that were sent to Redis listeners.
     pub answered_by_redis: u64,
+    /// Answered operations on pairs of keys, at the end as well.
+    pub answered_on_pairs: usize,
     /// Failed operations, as the client described them.
     pub failures: Vec<String>,
     /// Longest time between two answers to one client.
@@ -160,7 +164,7 @@ impl Workload {
         let hasty = begin().build().await?.with_timeout(options.hasty);
         let redis = redis.map(Arc::new);
         let count = options.groups * options.clients_per_group;
-        let shared = Arc::new(Shared::new(&options.prefix, count));
+        let shared = Arc::new(Shared::new(&options.prefix, count, redis.is_some()));
         let mut clients = JoinSet::new();
         for group in 0..options.groups {
             let turn = Arc::new(AtomicU64::new(0));
@@ -227,18 +231,33 @@ impl Workload {
         }
         let keys: Vec<String> = self.shared.noted().report.histories.keys().cloned().collect();
         for key in &keys {
-            let called_ns = self.shared.now_ns();
-            match self.patient.get(key).await {
-                Ok(found) => {
-                    self.note_read(key, called_ns, found.map(|found| (text(&found.value), Some(found.revision.get()))))
-                }
-                Err(error) => self.shared.fail(format!("the last get of {key}: {error}")),
+            self.read_last(key, key).await;
+            if self.shared.is_pair(key) {
+                self.read_last(key, &pair::other_key(key)).await;
             }
         }
         self.scan_everything(&keys).await;
-        let mut report = std::mem::take(&mut self.shared.noted().report);
+        let report = std::mem::take(&mut self.shared.noted().report);
+        self.completed(report)
+    }
+
+    /// Reads a key, or the other one of a pair, into the history of that key.
+    async fn read_last(&self, key: &str, read: &str) {
+        let called_ns = self.shared.now_ns();
+        match self.patient.get(read).await {
+            Ok(found) => {
+                self.note_read(key, called_ns, found.map(|found| (text(&found.value), Some(found.revision.get()))))
+            }
+            Err(error) => self.shared.fail(format!("the last get of {read}: {error}")),
+        }
+    }
+
+    /// Returns a report with its counts.
+    fn completed(&self, mut report: WorkloadReport) -> WorkloadReport {
         report.answered = self.answered();
         report.answered_by_redis = self.shared.answered_by_redis.load(Ordering::Relaxed);
+        let pairs = report.histories.iter().filter(|(key, _)| self.shared.is_pair(key));
+        report.answered_on_pairs = pairs.flat_map(|(_, history)| history).filter(|record| !record.is_open()).count();
         report
     }
 
@@ -278,9 +297,7 @@ impl Workload {
             let record = Record { client, called_ns, returned_ns: now_ns, request, outcome: Outcome::Unknown };
             report.histories.entry(key).or_default().push(record);
         }
-        report.answered = self.answered();
-        report.answered_by_redis = self.shared.answered_by_redis.load(Ordering::Relaxed);
-        report
+        self.completed(report)
     }
 
     async fn scan_everything(&self, keys: &[String]) {
