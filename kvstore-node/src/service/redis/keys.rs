@@ -118,7 +118,7 @@ pub(super) struct Operations<'a> {
 }
 
 impl<'a> Operations<'a> {
-    /// Creates operations whose reads are answered by leaders, also if the connection reads replicas.
+    /// Creates operations with reads that leaders answer, also if the connection reads replicas.
     pub(super) const fn at_leader(service: &'a RedisService, session: &'a mut Session, key: Bytes) -> Self {
         Self { service, session, key, reads_replica: false }
     }
