@@ -30,6 +30,7 @@ mod measure;
 pub mod metrics;
 mod net;
 mod participant;
+mod revocations;
 mod routing;
 mod shared;
 mod stats;
@@ -79,6 +80,7 @@ pub use lock::{Lock, LockError, LockLost, LockOptions};
 pub use participant::{
     AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
 };
+pub use revocations::follow_revocations;
 pub use routing::owners::{NoPosition, OwnersPosition, OwnersWatch};
 pub use routing::routes::{Owner, RouteChanges, RouteMap, Routes};
 pub use stats::NodeStats;

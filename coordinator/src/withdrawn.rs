@@ -10,18 +10,14 @@ use tokio_util::sync::CancellationToken;
 /// (`archon_proto::authority`), unless an admin revoked their certificates.
 pub(crate) async fn follow(quorum: Quorum, transport: Transport, work: CancellationToken) {
     let Some(tls) = transport.tls() else { return };
-    let mut applied = quorum.replicated().applied();
-    let mut known = None;
+    let mut version = quorum.replicated().access_version();
     loop {
-        applied.borrow_and_update();
-        let (version, access) = quorum.replicated().read(|state| (state.access_version, state.access.clone()));
-        if known != Some(version) {
-            tls.withdraw(withdrawn_certificates(&access));
-            known = Some(version);
-        }
+        version.borrow_and_update();
+        let access = quorum.replicated().read(|state| state.access.clone());
+        tls.withdraw(withdrawn_certificates(&access));
         tokio::select! {
             () = work.cancelled() => return,
-            changed = applied.changed() => if changed.is_err() { return },
+            changed = version.changed() => if changed.is_err() { return },
         }
     }
 }

@@ -145,6 +145,13 @@ impl Session for Service {
         Ok(Response::new(duties.into()))
     }
 
+    async fn revocations(
+        &self,
+        _: Request<v1::RevocationsRequest>,
+    ) -> Result<Response<v1::RevocationsResponse>, Status> {
+        Err(Status::unimplemented("participants of this coordinator show no certificates"))
+    }
+
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
         let member = Member::try_from(request.into_inner()).map_err(malformed)?;
         self.behaviour(&member).await;

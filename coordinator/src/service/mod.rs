@@ -9,6 +9,7 @@ pub(crate) mod findings;
 pub(crate) mod no_rows;
 pub(crate) mod operator;
 mod ranges;
+mod revocations;
 pub(crate) mod session;
 pub(crate) mod stats;
 pub(crate) mod table;

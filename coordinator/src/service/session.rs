@@ -1,6 +1,6 @@
 //! Members' sessions: register, report, poll for duties, leave. Heartbeats come on streams (`beats/`).
 
-use super::{Context, budget, check_member, check_own, only, refuse, role_of};
+use super::{Context, budget, check_member, check_own, only, refuse, revocations, role_of};
 use crate::clock::{boot_now, wall_now};
 use crate::leader::confirm::Confirmations;
 use crate::leader::load::SpaceWait;
@@ -13,6 +13,7 @@ use archon_proto::convert::ids::{node_sender, storage_id};
 use archon_proto::convert::members::duties::{Duties, DutiesAsked};
 use archon_proto::convert::members::report::{Outcomes, Reports};
 use archon_proto::convert::members::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
+use archon_proto::convert::members::revocations::RevocationsQuery;
 use archon_proto::convert::members::session::{Member, Registered, Registration};
 use archon_proto::convert::required;
 use archon_proto::v1;
@@ -368,6 +369,14 @@ impl SessionService for Sessions {
     async fn duties(&self, request: Request<v1::DutiesRequest>) -> Result<Response<v1::DutiesResponse>, Status> {
         let caller = Caller::of(&request);
         self.poll_duties(&caller, request.into_inner()).await.map(|duties| Response::new(duties.into())).map_err(refuse)
+    }
+
+    async fn revocations(
+        &self,
+        request: Request<v1::RevocationsRequest>,
+    ) -> Result<Response<v1::RevocationsResponse>, Status> {
+        let query = RevocationsQuery::try_from(request.into_inner()).map_err(refuse)?;
+        revocations::poll(&self.context, query).await.map(|found| Response::new(found.into())).map_err(refuse)
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {

@@ -2,7 +2,7 @@
 
 use crate::common::{self, FakeNode, Quorum, ask, request_id, status};
 use crate::{SOON, settings};
-use archon_documents::{CreateTable, DescribeTable, GiveOrder, Order, PartitionName, SetNode};
+use archon_documents::{CreateTable, DescribeTable, GiveOrder, Order, PartitionName, SetNode, Withdraw};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::members::beats::Granted;
 use archon_proto::v1;
@@ -250,4 +250,38 @@ async fn polls_of_nodes_and_fenced_participants_are_refused() {
     let refused = posing.poll(&leader, 30_001).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::InvalidArgument, "{refused}");
     quorum.stop_all().await;
+}
+
+async fn revocations(leader: &str, version: u64, wait_ms: u32) -> Option<v1::AccessList> {
+    let request = v1::RevocationsRequest { version, wait_ms };
+    let answer = SessionClient::new(common::channel(leader)).revocations(request).await.unwrap().into_inner();
+    assert_eq!(answer.coordinators, [leader]);
+    answer.revoked
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revocation_ends_waiting_polls_at_once() {
+    let (quorum, leader) = quorum_with_jobs().await;
+    let withdraw = |name: &str| Withdraw {
+        identity: format!("participant/{name}"),
+        begins_before_at_ms: None,
+        readmit: false,
+        force: false,
+    };
+    let begun = Instant::now();
+    // Until the cluster uses the protocol of revocations.
+    while let Err(error) = ask(&leader, &withdraw("w1")).await {
+        assert!(begun.elapsed() < SOON, "{error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let first = revocations(&leader, 0, 0).await.expect("a list");
+    assert_eq!(revocations(&leader, first.version, 0).await, None);
+    let (polled, began, known) = (leader.clone(), Instant::now(), first.version);
+    let poll = tokio::spawn(async move { revocations(&polled, known, 30_000).await });
+    ask(&leader, &withdraw("w2")).await.unwrap();
+    let second = poll.await.unwrap().expect("a list");
+    let identities: Vec<&str> = second.withdrawn.iter().map(|of| of.identity.as_str()).collect();
+    assert_eq!(identities, ["participant/w1", "participant/w2"]);
+    assert!(second.version > first.version && began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    drop(quorum);
 }

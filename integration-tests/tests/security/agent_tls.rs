@@ -5,9 +5,11 @@ use archon_client::Role;
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Cluster, Ending as _, Options, Process, http};
 use archon_local_cluster::Issuer;
-use archon_testkit::{skipped, wait_for};
+use archon_testkit::{check, skipped, wait_for};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 /// Makes a request to 127.0.0.1 with the authority and the credentials of two directories, of which the latter may be
 /// absent, and prints the status, or the error.
@@ -25,6 +27,23 @@ except ssl.SSLError as error:
     print("SSLError", error)
 except OSError as error:
     print("OSError", error)
+"#;
+
+/// Watches the owners at 127.0.0.1 until the agent closes the connection. Prints the status.
+const WATCH: &str = r#"
+import http.client, ssl, sys
+port, credentials = sys.argv[1:]
+context = ssl.create_default_context(cafile=credentials + "/ca.crt")
+context.load_cert_chain(credentials + "/tls.crt", credentials + "/tls.key")
+connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=60, context=context)
+connection.request("GET", "/v1/owners/watch")
+answer = connection.getresponse()
+print(answer.status, flush=True)
+try:
+    while answer.readline():
+        pass
+except (http.client.HTTPException, ConnectionError, ssl.SSLError) as error:
+    print("closed", error)
 "#;
 
 /// Owns both partitions of `jobs` by the package for Python.
@@ -50,6 +69,18 @@ console.log(participant.owned().length, (await participant.where("a")).owner.par
 await participant.stop();
 "#;
 
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// A child process, which is killed when the test ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn run(program: &str, arguments: &[&str]) -> Option<Output> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let ran = Command::new(program).args(arguments).current_dir(root).env("PYTHONDONTWRITEBYTECODE", "1").output();
@@ -66,13 +97,13 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Starts the agent of `w1` on all addresses, and returns it with its port.
-fn agent(cluster: &Cluster, credentials: &Path) -> (Process, String) {
+/// Starts the agent of `w1` on all addresses with a log of this name, and returns it with its port.
+fn agent(cluster: &Cluster, log: &str, credentials: &Path) -> (Process, String) {
     let (directory, coordinators) = (credentials.display().to_string(), cluster.coordinator_list());
     let arguments = ["participant", "--table", "jobs", "--name", "w1", "--address", "127.0.0.1:8080"];
     let more = ["--listen", "0.0.0.0:0", "--tls-dir", &directory, "--coordinators", &coordinators];
     let arguments: Vec<String> = [&arguments[..], &more].concat().into_iter().map(str::to_owned).collect();
-    let agent = cluster.spawn("w1", &arguments);
+    let agent = cluster.spawn(log, &arguments);
     let (port, _) = wait_for("the address of the agent", TIMEOUT, || {
         let log = agent.log();
         let port = log.split("0.0.0.0:").nth(1).map(|rest| rest.chars().take_while(char::is_ascii_digit).collect());
@@ -89,7 +120,7 @@ fn agent_beyond_loopback_serves_by_certificate() {
     cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
     cluster.done(&["access", "grant", "own", "--participant", "w1", "--table", "jobs"]);
     let own = cluster.issuer().credentials(Role::Participant, "w1", ["127.0.0.1:1"]).expect("a certificate");
-    let (agent, port) = agent(&cluster, &own);
+    let (agent, port) = agent(&cluster, "w1", &own);
     let foreign = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(foreign.path()).and_then(|issuer| issuer.credentials(Role::Participant, "w1", []));
     let foreign = foreign.expect("a certificate of another authority");
@@ -129,6 +160,66 @@ fn agent_beyond_loopback_serves_by_certificate() {
     if let Some(output) = run("node", &["--input-type=module", "-e", OWN_BOTH_IN_NODE, &port, &directory]) {
         assert!(text(&output).contains("2 w1"), "{}\n{}", text(&output), agent.log());
     }
+    assert!(agent.terminate(TIMEOUT).success());
+}
+
+#[test]
+fn agent_refuses_revoked_certificates_at_once() {
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
+    cluster.wait_protocol(2);
+    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
+    cluster.done(&["access", "grant", "own", "--participant", "w1", "--table", "jobs"]);
+    // The thief has an earlier certificate of the same name.
+    let own = cluster.issuer().credentials(Role::Participant, "w1", ["127.0.0.1:1"]).expect("a certificate");
+    let stolen = cluster.directory().join("stolen");
+    cluster.issuer().renew_with_left(Role::Participant, "w1", ["127.0.0.1:1"], DAY).expect("an older certificate");
+    std::fs::create_dir(&stolen).expect("a directory");
+    for file in ["ca.crt", "tls.crt", "tls.key"] {
+        std::fs::copy(own.join(file), stolen.join(file)).expect("a copy");
+    }
+    cluster.issuer().renew(Role::Participant, "w1", ["127.0.0.1:1"]).expect("a newer certificate");
+    let shop = cluster.credentials(Role::Client, "shop").display().to_string();
+    let (agent, port) = agent(&cluster, "w1", &own);
+    let (own, stolen) = (own.display().to_string(), stolen.display().to_string());
+    let status = |port: &str, credentials: &str| {
+        let ran = run("python3", &["-c", REQUEST, port, &own, credentials, "/v1/status", ""]);
+        ran.map_or_else(String::new, |output| text(&output))
+    };
+    if run("python3", &["-V"]).is_none() {
+        return;
+    }
+    assert_eq!(status(&port, &stolen).trim(), "200", "{}", agent.log());
+    let mut watch = Command::new("python3");
+    watch.args(["-c", WATCH, &port, &shop]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut watch = Ended(watch.spawn().expect("it starts"));
+    let mut opened = [0; 4];
+    watch.0.stdout.as_mut().expect("an output").read_exact(&mut opened).expect("a status");
+    assert_eq!(&opened, b"200\n", "{}", agent.log());
+
+    cluster.done(&["access", "withdraw", "participant/w1", "--keep", &own]);
+    cluster.done(&["access", "withdraw", "client/shop"]);
+    let refused = |port: &str, credentials: &str| {
+        wait_for("the agent to refuse the certificate", TIMEOUT, || {
+            let answer = status(port, credentials);
+            check(answer.contains("alert"), || answer)
+        })
+    };
+    for credentials in [&stolen, &shop] {
+        refused(&port, credentials);
+    }
+    assert_eq!(status(&port, &own).trim(), "200", "{}", agent.log());
+    wait_for("the agent to close the watch", TIMEOUT, || {
+        let ended = watch.0.try_wait().expect("a state");
+        check(ended.is_some(), || agent.log())
+    });
+    // The service itself is not affected.
+    let output = run("python3", &["-c", OWN_BOTH, &port, &own]).expect("it starts");
+    assert!(text(&output).contains("2 True w1"), "{}\n{}", text(&output), agent.log());
+    assert!(agent.terminate(TIMEOUT).success());
+    // An agent that starts later learns of them as well.
+    let (agent, port) = self::agent(&cluster, "w1-later", Path::new(&own));
+    refused(&port, &stolen);
     assert!(agent.terminate(TIMEOUT).success());
 }
 

@@ -93,6 +93,13 @@ mod tests {
             unexpected()
         }
 
+        async fn revocations(
+            &self,
+            _: Request<v1::RevocationsRequest>,
+        ) -> Result<Response<v1::RevocationsResponse>, Status> {
+            unexpected()
+        }
+
         async fn leave(&self, _: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
             unexpected()
         }

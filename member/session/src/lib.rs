@@ -11,6 +11,7 @@
 //! | `relay/` | heartbeats carried for other members |
 //! | `relay_ways` | the relays of a member, in order of preference |
 //! | `report` | reports, repeated until they are answered |
+//! | `revocations` | revoked certificates, for processes that are sent no pushes |
 
 mod beats;
 mod clock;
@@ -20,6 +21,7 @@ mod registration;
 mod relay;
 mod relay_ways;
 mod report;
+mod revocations;
 
 pub use beats::{Answered, BeatStreams, Heard, Recipient};
 pub use clock::{BootClock, Clock};
@@ -29,3 +31,4 @@ pub use registration::{leave, register};
 pub use relay::{RelayCounts, RelayStreams};
 pub use relay_ways::RelayWays;
 pub use report::{Facts, NoRelays, ReportRelays, reports};
+pub use revocations::follow_revocations;

@@ -8,6 +8,7 @@ use archon_documents::{Callers, METHODS, method_at};
 const ALL: &[Role] = &Role::ALL;
 const COORDINATORS: &[Role] = &[Coordinator];
 const NODES: &[Role] = &[Node];
+const PARTICIPANTS: &[Role] = &[Participant];
 const MEMBERS: &[Role] = &[Node, Participant];
 /// Roles with access to keys.
 const CLIENTS: &[Role] = &[Client, Admin];
@@ -63,6 +64,7 @@ const CALLS: &[(&str, Methods)] = &[
             ("Register", MEMBERS, ""),
             ("Report", MEMBERS, ""),
             ("Duties", MEMBERS, ""),
+            ("Revocations", PARTICIPANTS, ""),
             ("Leave", MEMBERS, ""),
             ("WaitForSpace", NODES, ""),
         ],

@@ -2,7 +2,7 @@
 
 use crate::protobuf;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::members::{control, duties, load, report, session};
+use archon_proto::convert::members::{control, duties, load, report, revocations, session};
 use archon_proto::convert::tables::middle;
 use archon_proto::v1;
 use archon_types::{
@@ -200,6 +200,8 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(LeaveRequest => session::Member),
         conversion!(DutiesRequest => duties::DutiesAsked),
         conversion!(DutiesResponse => duties::Duties),
+        conversion!(RevocationsRequest => revocations::RevocationsQuery),
+        conversion!(RevocationsResponse => revocations::Revocations),
         conversion!(NodeLoad => load::Load),
         conversion!(ReportRequest => report::Reports),
         Target { seeds: pushes, ..conversion!(PushRequest => control::Push) },

@@ -59,6 +59,8 @@ impl TableVersions {
 pub(crate) struct Replicated {
     at: RwLock<At>,
     applied: watch::Sender<u64>,
+    /// Version of the rights and of the revoked certificates.
+    access: watch::Sender<Version>,
     /// Tables with waiting long polls: at most the existing ones.
     polled: Mutex<BTreeMap<TableId, watch::Sender<TableVersions>>>,
     snapshots: SnapshotDir,
@@ -82,6 +84,7 @@ impl Replicated {
         Arc::new(Self {
             at: RwLock::new(at),
             applied: watch::Sender::new(0),
+            access: watch::Sender::new(Version::ZERO),
             polled: Mutex::default(),
             snapshots,
             addresses: Addresses::default(),
@@ -130,6 +133,11 @@ impl Replicated {
         self.applied.subscribe()
     }
 
+    /// Returns a channel with the version of the rights and of the revoked certificates. Other entries wake no receiver.
+    pub(crate) fn access_version(&self) -> watch::Receiver<Version> {
+        self.access.subscribe()
+    }
+
     /// Returns a channel with the versions of a table. Entries of the log that do not change them wake no receiver.
     pub(crate) fn table_versions(&self, table: TableId) -> watch::Receiver<TableVersions> {
         let mut polled = self.polled.lock();
@@ -153,6 +161,8 @@ impl Replicated {
 
     fn announce(&self, index: Option<u64>) {
         self.announce_tables();
+        let access = self.read(|state| state.access_version);
+        self.access.send_if_modified(|seen| std::mem::replace(seen, access) != access);
         if let Some(index) = index {
             self.applied.send_if_modified(|seen| {
                 let newer = index > *seen;

@@ -376,6 +376,13 @@ impl Session for Played {
         Err(Status::unimplemented("nodes are pushed their duties"))
     }
 
+    async fn revocations(
+        &self,
+        _: Request<v1::RevocationsRequest>,
+    ) -> Result<Response<v1::RevocationsResponse>, Status> {
+        Err(Status::unimplemented("nodes are pushed the revoked certificates"))
+    }
+
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
         let member = Member::try_from(request.into_inner())?;
         self.state.lock().left.push(member.node);

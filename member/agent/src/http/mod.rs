@@ -12,6 +12,7 @@ mod stream;
 pub(crate) use listener::Listener;
 
 use crate::shared::Shared;
+use archon_client::follow_revocations;
 use archon_security::connection_limit::CallerKind;
 use archon_security::{HttpServer, UnreadAccount, UnreadWatch};
 use hyper::service::service_fn;
@@ -53,6 +54,10 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
     let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
     let watches = Arc::new(Semaphore::new(WATCHES_MAX));
     let tasks = TaskTracker::new();
+    if let Listener::Tls(_, door) = &listener {
+        let revocations = follow_revocations(shared.config.coordinators.clone(), Arc::clone(&door.tls));
+        tasks.spawn(end.clone().run_until_cancelled_owned(revocations));
+    }
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &places) => accepted,

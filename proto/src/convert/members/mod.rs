@@ -9,4 +9,5 @@ mod over;
 mod removed;
 pub mod report;
 pub mod report_proofs;
+pub mod revocations;
 pub mod session;
