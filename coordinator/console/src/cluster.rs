@@ -2,19 +2,22 @@
 
 use crate::feed::latest::Feed;
 use archon_client::{Admin, Client, Error, Routes, Transport};
-use archon_security::Refusals;
+use archon_security::{CallQuota, Refusals};
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// Time-out of calls to the cluster; shorter than people wait before they retry.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of watches of owners.
-pub(crate) const WATCHES_MAX: usize = 64;
+/// Maximum number of watches of owners, and of those of one caller.
+const WATCHES_MAX: usize = 64;
+const CALLER_WATCHES_MAX: usize = 32;
+/// Maximum number of open feeds of the page, and of those of one caller.
+const FEEDS_MAX: usize = 64;
+const CALLER_FEEDS_MAX: usize = 32;
 
 /// Configuration of a console.
 #[derive(Clone, Debug)]
@@ -42,7 +45,9 @@ pub(crate) struct Cluster {
     /// Owners of one table, opened on first use; those of others share its state.
     routes: Mutex<Option<Routes>>,
     /// Places of watches of owners.
-    pub(crate) watches: Arc<Semaphore>,
+    pub(crate) watches: CallQuota,
+    /// Places of feeds.
+    pub(crate) feeds: CallQuota,
 }
 
 impl Cluster {
@@ -56,7 +61,8 @@ impl Cluster {
             feed: Feed::default(),
             rows: Mutex::default(),
             routes: Mutex::default(),
-            watches: Arc::new(Semaphore::new(WATCHES_MAX)),
+            watches: CallQuota::new("open watches of owners", WATCHES_MAX, CALLER_WATCHES_MAX),
+            feeds: CallQuota::new("open feeds", FEEDS_MAX, CALLER_FEEDS_MAX),
             config,
         })
     }

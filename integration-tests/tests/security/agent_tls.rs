@@ -46,6 +46,24 @@ except (http.client.HTTPException, ConnectionError, ssl.SSLError) as error:
     print("closed", error)
 "#;
 
+/// Opens watches by the credentials of one directory until one is refused, and then one by those of another directory.
+/// Prints the number of the first ones, the refusal, and the status of the last one.
+const FILL: &str = r#"
+import http.client, ssl, sys
+port, greedy, other = sys.argv[1:]
+def watch(credentials):
+    context = ssl.create_default_context(cafile=credentials + "/ca.crt")
+    context.load_cert_chain(credentials + "/tls.crt", credentials + "/tls.key")
+    connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=20, context=context)
+    connection.request("GET", "/v1/owners/watch")
+    return connection.getresponse()
+answers = [watch(greedy)]
+while answers[-1].status == 200:
+    answers.append(watch(greedy))
+print(len(answers) - 1, answers[-1].status, answers[-1].read().decode())
+print("other", watch(other).status)
+"#;
+
 /// Owns both partitions of `jobs` by the package for Python.
 const OWN_BOTH: &str = r#"
 import sys, time
@@ -148,6 +166,11 @@ fn agent_beyond_loopback_serves_by_certificate() {
         };
         assert!(text(&output).contains(answer), "{directory} {path}: {}\n{}", text(&output), agent.log());
     }
+    let (greedy, other) = (client.display().to_string(), operator.display().to_string());
+    let filled = run("python3", &["-c", FILL, &port, &greedy, &other]).expect("it starts");
+    let filled = text(&filled);
+    assert!(filled.starts_with("8 429 ") && filled.contains("client/shop has 8 open watches of owners"), "{filled}");
+    assert!(filled.contains("other 200"), "{filled}");
     let foreign_authority = foreign.display().to_string();
     let unverified = run("python3", &["-c", REQUEST, &port, &foreign_authority, &authority, "/v1/status", ""]);
     assert!(unverified.is_some_and(|output| text(&output).contains("CERTIFICATE_VERIFY_FAILED")));

@@ -1,4 +1,4 @@
-//! Call quotas: the gRPC calls in progress of one process, in total and per caller.
+//! Call quotas: calls of one kind in progress at one process, in total and per caller.
 //!
 //! A call is in progress until its response is read: long polls, streams and plain calls count alike.
 
@@ -29,6 +29,8 @@ pub struct CallQuota(Arc<Quota>);
 
 #[derive(Debug)]
 struct Quota {
+    /// Name of the calls, for refusals.
+    calls: &'static str,
     calls_max: usize,
     caller_max: usize,
     counts: Mutex<Counts>,
@@ -48,19 +50,20 @@ enum CallerKey {
 }
 
 impl CallQuota {
-    /// Creates a quota of `calls_max` calls, `caller_max` of them for one caller.
-    pub fn new(calls_max: usize, caller_max: usize) -> Self {
-        Self(Arc::new(Quota { calls_max, caller_max, counts: Mutex::default() }))
+    /// Creates a quota of `calls_max` calls, `caller_max` of them for one caller. `calls` names them in refusals, such as
+    /// `open watches`.
+    pub fn new(calls: &'static str, calls_max: usize, caller_max: usize) -> Self {
+        Self(Arc::new(Quota { calls, calls_max, caller_max, counts: Mutex::default() }))
     }
 
     /// Creates the quota of all calls of a process.
     pub fn calls() -> Self {
-        Self::new(CALLS_MAX, CALLER_CALLS_MAX)
+        Self::new("calls in progress", CALLS_MAX, CALLER_CALLS_MAX)
     }
 
     /// Creates the quota of the health watches of a process.
     pub fn watches() -> Self {
-        Self::new(WATCHES_MAX, CALLER_WATCHES_MAX)
+        Self::new("open watches of health", WATCHES_MAX, CALLER_WATCHES_MAX)
     }
 
     /// Returns the calls in progress.
@@ -77,13 +80,14 @@ impl CallQuota {
             Some(identity) => CallerKey::Identity(Arc::clone(identity)),
             None => CallerKey::Address(caller.from),
         };
-        let Quota { calls_max, caller_max, counts } = &*self.0;
+        let Quota { calls, calls_max, caller_max, counts } = &*self.0;
         let mut counts = counts.lock();
         let held = counts.callers.get(&key).copied().unwrap_or(0);
-        let left = if held < FEW_CALLS.min(*caller_max) { 0 } else { calls_max / RESERVED_PART };
+        // If one caller can have all of them, none are reserved for others.
+        let has_few = held < FEW_CALLS.min(*caller_max) || caller_max >= calls_max;
+        let left = if has_few { 0 } else { calls_max / RESERVED_PART };
         let refused = |who: String, count: usize, max: usize| {
-            let why =
-                format!("{who} has {count} calls in progress, and the limit is {max}; wait until some have ended");
+            let why = format!("{who} has {count} {calls}, and the limit is {max}; wait until some have ended");
             Err(ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(RETRY_AFTER_MS))
         };
         if held >= *caller_max {
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn caller_is_limited_to_its_part() {
-        let quota = CallQuota::new(128, 32);
+        let quota = CallQuota::new("calls in progress", 128, 32);
         let mut held: Vec<CallPermit> = (0..32).map(|_| quota.enter(&caller(1)).unwrap()).collect();
         let refusal = quota.enter(&caller(1)).unwrap_err();
         assert_eq!(refusal.kind, ErrorKind::Overloaded);
@@ -153,7 +157,7 @@ mod tests {
 
     #[test]
     fn callers_with_few_calls_have_reserved_ones() {
-        let quota = CallQuota::new(128, 32);
+        let quota = CallQuota::new("calls in progress", 128, 32);
         let callers = (1..=4).flat_map(|from| [from; 32]);
         let held: Vec<CallPermit> = callers.map_while(|from| quota.enter(&caller(from)).ok()).collect();
         assert_eq!(held.len(), 96 + FEW_CALLS, "three callers have their part, the fourth has few");
@@ -161,5 +165,14 @@ mod tests {
         assert!(quota.enter(&caller(4)).unwrap_err().message.contains("this process has"), "the rest is reserved");
         drop((held, newcomer));
         assert_eq!(quota.used(), 0);
+    }
+
+    #[test]
+    fn quota_without_a_limit_per_caller_reserves_nothing() {
+        let quota = CallQuota::new("open watches", 32, 32);
+        let held: Vec<CallPermit> = (0..32).map(|_| quota.enter(&caller(1)).unwrap()).collect();
+        let refusal = quota.enter(&caller(2)).unwrap_err();
+        assert!(refusal.message.contains("this process has 32 open watches, and the limit is 32"), "{refusal}");
+        drop(held);
     }
 }

@@ -27,6 +27,11 @@ impl FromRequestParts<Shared> for Asker {
 }
 
 impl Asker {
+    /// Returns the caller.
+    pub(crate) const fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// Returns the state shared by all requests.
     pub(crate) const fn shared(&self) -> &Shared {
         &self.shared

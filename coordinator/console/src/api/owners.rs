@@ -3,7 +3,6 @@
 use super::asker::Asker;
 use super::extract::Path;
 use super::paths::OfTable;
-use crate::cluster::WATCHES_MAX;
 use crate::error::ApiError;
 use archon_client::documents::TableOwners;
 use archon_client::{ErrorKind, NoPosition, OwnersPosition, Routes};
@@ -12,7 +11,6 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Interval of comments in a watch without changes, so that either side notices a dead connection.
@@ -58,12 +56,9 @@ pub(crate) async fn watch(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let routes = routes(&asker, &named.table).await?;
     let cluster = &asker.shared().cluster;
-    let place = Arc::clone(&cluster.watches).try_acquire_owned().map_err(|_| {
-        let why = format!(
-            "{WATCHES_MAX} watches of owners are open, which is the limit; use the console of another coordinator, or \
-             an agent"
-        );
-        ApiError::new(ErrorKind::Overloaded, why)
+    let place = cluster.watches.enter(asker.caller()).map_err(|detail| {
+        let why = format!("{}, use the console of another coordinator, or an agent", detail.message);
+        ApiError::new(detail.kind, why)
     })?;
     let mut watch = routes.watch();
     if let Some(id) = headers.get("last-event-id") {

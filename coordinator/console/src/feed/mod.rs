@@ -12,8 +12,7 @@ mod quorum;
 use crate::api::shared::Shared;
 use crate::error::ApiError;
 use crate::feed::news::News;
-use archon_client::ErrorKind;
-use archon_security::{Caller, callers};
+use archon_security::{CallPermit, Caller, callers};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -29,8 +28,6 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of open feeds.
-const WATCHERS_MAX: usize = 64;
 /// Interval of keepalives, so that proxies keep the connection open.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// Delay before a browser reconnects.
@@ -43,14 +40,11 @@ pub(crate) async fn serve(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let encrypted = shared.is_encrypted();
     crate::guard::check_role(&caller, "/archon.v1.Admin/Status", encrypted)?;
+    let place = shared.cluster.feeds.enter(&caller).map_err(|detail| {
+        let why = format!("{}, close a page, or use the console of another coordinator", detail.message);
+        ApiError::new(detail.kind, why)
+    })?;
     let feed = &shared.cluster.feed;
-    if feed.watchers() >= WATCHERS_MAX {
-        let why = format!(
-            "{WATCHERS_MAX} feeds are open, which is the limit; close a page, or use the console of \
-                           another coordinator"
-        );
-        return Err(ApiError::new(ErrorKind::Overloaded, why));
-    }
     let changes = callers("/archon.v1.Admin/SetNode");
     let hello = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -64,7 +58,7 @@ pub(crate) async fn serve(
     }
     let hello = News::new("hello", &hello);
     let waiting = [vec![hello.clone()], now].concat().into();
-    let watching = Watching { cluster: Arc::clone(&shared.cluster), hello, waiting, later };
+    let watching = Watching { cluster: Arc::clone(&shared.cluster), hello, waiting, later, _place: place };
     let stop = shared.stop.clone();
     let events =
         futures::stream::unfold((watching, stop), |(mut watching, stop): (Watching, CancellationToken)| async {
@@ -82,6 +76,7 @@ struct Watching {
     hello: News,
     waiting: VecDeque<News>,
     later: broadcast::Receiver<News>,
+    _place: CallPermit,
 }
 
 impl Watching {

@@ -60,3 +60,13 @@ fn short_body_does_not_wait_for_long_ones() {
         assert!(connection.read(&mut [0]).is_err(), "a long body was given up before the short one was read");
     }
 }
+
+#[test]
+fn one_caller_leaves_feeds_for_others() {
+    let console = console();
+    let mut feeds: Vec<TcpStream> = (0..33).map(|_| send(&console, "GET /api/v1/feed HTTP/1.1", "")).collect();
+    let statuses: Vec<String> = feeds.iter_mut().map(answer).collect();
+    assert_eq!(statuses.iter().filter(|status| status.starts_with("HTTP/1.1 200 ")).count(), 32, "{statuses:?}");
+    let refusal = statuses.iter().find(|status| status.starts_with("HTTP/1.1 429 ")).expect("a refusal");
+    assert!(refusal.contains("127.0.0.1 has 32 open feeds"), "{refusal}");
+}

@@ -18,7 +18,7 @@ use archon_security::{HttpServer, UnreadAccount, UnreadWatch};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use listener::Connection;
-use requests::{Caller, LOOKUPS_MAX, WATCHES_MAX};
+use requests::{Caller, OwnerQuotas};
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::io;
@@ -51,8 +51,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// Serves until `end`.
 pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
-    let watches = Arc::new(Semaphore::new(WATCHES_MAX));
+    let quotas = OwnerQuotas::new(matches!(listener, Listener::Tls(..)));
     let tasks = TaskTracker::new();
     if let Listener::Tls(_, door) = &listener {
         let revocations = follow_revocations(shared.config.coordinators.clone(), Arc::clone(&door.tls));
@@ -71,8 +70,7 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: Cancella
                     is_plaintext: matches!(connection, Connection::Tcp(_)),
                     certified: None,
                     unread: None,
-                    lookups: Arc::clone(&lookups),
-                    watches: Arc::clone(&watches),
+                    quotas: quotas.clone(),
                     has_asked: Arc::default(),
                     cut: CancellationToken::new(),
                 };

@@ -7,7 +7,7 @@ use crate::live_session::LiveSession;
 use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Heartbeat};
 use crate::shared::Shared;
 use archon_client::{ErrorDetail, NoPosition};
-use archon_security::{CountedBody, UnreadAccount};
+use archon_security::{CallPermit, CallQuota, CountedBody, UnreadAccount};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -26,12 +25,35 @@ const EVENT_STREAM: &str = "text/event-stream";
 const SESSION: &str = "archon-session";
 /// Maximum bytes of a request's body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of simultaneous lookups of owners; the other connections stay free for the service.
-pub(super) const LOOKUPS_MAX: usize = 32;
-/// Maximum number of watches of owners.
-pub(super) const WATCHES_MAX: usize = 16;
+/// Maximum number of simultaneous lookups of owners, and with TLS of those of one caller; the other connections stay free
+/// for the service.
+const LOOKUPS_MAX: usize = 32;
+const CALLER_LOOKUPS_MAX: usize = 16;
+/// Maximum number of watches of owners, and with TLS of those of one caller.
+const WATCHES_MAX: usize = 16;
+const CALLER_WATCHES_MAX: usize = 8;
 /// Time limit for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Places of lookups and watches of owners, shared by all connections.
+#[derive(Clone)]
+pub(super) struct OwnerQuotas {
+    lookups: CallQuota,
+    watches: CallQuota,
+}
+
+impl OwnerQuotas {
+    /// Creates the quotas. Without certificates all callers are on this machine and look the same, so they share all places.
+    pub(super) fn new(has_certificates: bool) -> Self {
+        let quota = |calls, calls_max, caller_max| {
+            CallQuota::new(calls, calls_max, if has_certificates { caller_max } else { calls_max })
+        };
+        Self {
+            lookups: quota("lookups of owners in progress", LOOKUPS_MAX, CALLER_LOOKUPS_MAX),
+            watches: quota("open watches of owners", WATCHES_MAX, CALLER_WATCHES_MAX),
+        }
+    }
+}
 
 /// Caller of one connection.
 #[derive(Clone)]
@@ -43,10 +65,7 @@ pub(super) struct Caller {
     pub(super) certified: Option<archon_security::Caller>,
     /// Budget for what the caller has not read, with TLS.
     pub(super) unread: Option<UnreadAccount>,
-    /// Places of lookups.
-    pub(super) lookups: Arc<Semaphore>,
-    /// Places of watches of owners.
-    pub(super) watches: Arc<Semaphore>,
+    pub(super) quotas: OwnerQuotas,
     /// Set by the first request of the connection.
     pub(super) has_asked: Arc<AtomicBool>,
     /// Ends the connection.
@@ -78,7 +97,6 @@ impl Caller {
     fn counted(&self, response: Response<Body>) -> Result<Response<Body>, ErrorBody> {
         let Some(account) = self.unread.clone() else { return Ok(response) };
         let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
-        let overloaded = |detail: ErrorDetail| ErrorBody::new(ErrorKind::Overloaded, detail.message);
         account.budget.check(account.from, bytes).map_err(overloaded)?;
         let streamed = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM);
         Ok(response.map(|body| CountedBody::new(body, account, streamed, Err).boxed_unsync()))
@@ -117,11 +135,11 @@ impl Caller {
             }
             Call::Where(key) => {
                 let table = self.shared.table(table.as_deref())?;
-                let _place = self.lookup()?;
+                let _place = self.enter(&self.quotas.lookups)?;
                 self.shared.routes.find(table, &decoded(key)?).await.map(|found| json(&found))
             }
             Call::Owners => {
-                let _place = self.lookup()?;
+                let _place = self.enter(&self.quotas.lookups)?;
                 let table = self.shared.table(table.as_deref())?;
                 let owners = self.shared.routes.watch(table).await?.read_all();
                 Ok(json(&owners))
@@ -129,7 +147,7 @@ impl Caller {
             Call::WatchOwners => self.watch_owners(&parts.headers, table.as_deref()).await,
             Call::Status => Ok(json(&self.shared.status())),
             Call::Metrics => {
-                let _place = self.lookup()?;
+                let _place = self.enter(&self.quotas.lookups)?;
                 Ok(probes::metrics(&self.shared, &parts.headers))
             }
             Call::Alive => Ok(probes::health(Ok(()))),
@@ -157,10 +175,7 @@ impl Caller {
 
     /// Streams the owners of a table: all of them, or those that have changed after the named event.
     async fn watch_owners(&self, headers: &HeaderMap, table: Option<&str>) -> Result<Response<Body>, ErrorBody> {
-        let place = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
-            let message = format!("{WATCHES_MAX} watches of owners are open, which is the limit");
-            ErrorBody::new(ErrorKind::Overloaded, message)
-        })?;
+        let place = self.enter(&self.quotas.watches)?;
         let mut watch = self.shared.routes.watch(self.shared.table(table)?).await?;
         if let Some(id) = headers.get("last-event-id") {
             let position = String::from_utf8_lossy(id.as_bytes()).parse().map_err(|error: NoPosition| {
@@ -171,16 +186,19 @@ impl Caller {
         Ok(event_stream(stream::owners(watch, place)))
     }
 
-    fn lookup(&self) -> Result<SemaphorePermit<'_>, ErrorBody> {
-        self.lookups.try_acquire().map_err(|_| {
-            let message = format!("{LOOKUPS_MAX} lookups of owners are in progress; try again later");
-            ErrorBody::new(ErrorKind::Overloaded, message)
-        })
+    /// Takes a place of this caller.
+    fn enter(&self, quota: &CallQuota) -> Result<CallPermit, ErrorBody> {
+        let caller = self.certified.as_ref().unwrap_or(&archon_security::Caller::NOBODY);
+        quota.enter(caller).map_err(overloaded)
     }
 
     fn session(&self, headers: &HeaderMap) -> Result<Arc<LiveSession>, ErrorBody> {
         self.shared.session(session_name(headers)?)
     }
+}
+
+fn overloaded(detail: ErrorDetail) -> ErrorBody {
+    ErrorBody::new(ErrorKind::Overloaded, detail.message)
 }
 
 /// Returns the named session. Web pages cannot set this header.
@@ -259,6 +277,27 @@ fn json(document: &impl Serialize) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_security::connection_limit::ConnectionLimit;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn one_caller_leaves_watches_for_others() {
+        let connections = ConnectionLimit::new(8);
+        let caller =
+            |name: &str| connections.enter(Ipv4Addr::LOCALHOST.into()).caller(Some(Arc::new(name.parse().unwrap())));
+        let watches = OwnerQuotas::new(true).watches;
+        let held: Vec<_> = (0..8).map(|_| watches.enter(&caller("client/shop")).unwrap()).collect();
+        let refusal = overloaded(watches.enter(&caller("client/shop")).unwrap_err());
+        assert!(refusal.message.contains("client/shop has 8 open watches of owners"), "{}", refusal.message);
+        assert_eq!(refusal.kind.status(), 429);
+        assert!(watches.enter(&caller("client/other")).is_ok());
+        drop(held);
+        // Callers on this machine look the same.
+        let watches = OwnerQuotas::new(false).watches;
+        let held: Vec<_> = (0..16).map(|_| watches.enter(&archon_security::Caller::NOBODY).unwrap()).collect();
+        assert!(watches.enter(&archon_security::Caller::NOBODY).is_err());
+        drop(held);
+    }
 
     #[test]
     fn keys_and_queries_are_decoded() {

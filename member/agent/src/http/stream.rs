@@ -4,6 +4,7 @@ use super::body::Body;
 use crate::live_session::LiveSession;
 use crate::protocol::{Event, Hello};
 use archon_client::{ErrorDetail, OwnersPosition, OwnersWatch};
+use archon_security::CallPermit;
 use bytes::Bytes;
 use futures::stream::unfold;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -11,7 +12,6 @@ use hyper::body::Frame;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 /// Maximum number of events in one chunk.
@@ -60,7 +60,7 @@ pub(super) fn events(live: Arc<LiveSession>, connection: u64, position: u64, hel
 }
 
 /// Returns a body with the changes of owners. It ends when the table is dropped.
-pub(super) fn owners(watch: OwnersWatch, place: OwnedSemaphorePermit) -> Body {
+pub(super) fn owners(watch: OwnersWatch, place: CallPermit) -> Body {
     let chunks = unfold((watch, place), |(mut watch, place)| async move {
         let text = match timeout(COMMENT_EVERY, watch.next()).await {
             Ok(owners) => {

@@ -57,7 +57,7 @@ async fn member() -> Member {
         let entry = limit.enter(stream.peer_addr()?.ip());
         std::io::Result::Ok(Guarded::new(stream.into(), entry))
     });
-    let in_progress = CallQuota::new(1_024, CALLER_CALLS);
+    let in_progress = CallQuota::new("calls in progress", 1_024, CALLER_CALLS);
     let responses = BoundedResponses::new(budget.clone(), UnreadBudget::new(BUDGET), "/archon.v1.Raft/");
     let server = Server::builder()
         .layer(responses.with_calls(in_progress.clone()))
