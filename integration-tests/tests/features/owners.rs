@@ -3,8 +3,9 @@
 use crate::EXE;
 use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Role, Why};
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Options};
-use archon_testkit::{skipped, wait_for};
+use archon_integration_tests::disk::Injection;
+use archon_integration_tests::{Cluster, Options, Process};
+use archon_testkit::{check, skipped, wait_for};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -124,6 +125,41 @@ fn endpoints(file: &Path) -> Result<Vec<String>, String> {
         format!("{}:{} {partitions}", socket["address"].as_str().unwrap_or_default(), socket["port_value"])
     };
     Ok(listed.iter().map(shown).collect())
+}
+
+/// Regression: the map was written on a thread of the runtime, so a service got no permissions while the disk hung.
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_answers_while_map_waits_for_disk() {
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
+    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
+    let (socket, map) = (cluster.directory().join("a.sock"), cluster.directory().join("jobs.json"));
+    let (listen, coordinators) = (format!("unix:{}", socket.display()), cluster.coordinator_list());
+    let map_argument = map.display().to_string();
+    let command = [EXE, "participant", "--table", "jobs", "--name", "agent", "--address", "10.0.0.9:8080"];
+    let more = ["--listen", &listen, "--coordinators", &coordinators, "--write-map", &map_argument];
+    let one_thread = [("TOKIO_WORKER_THREADS", "1".to_owned())];
+    let process = Process::start("agent", &[&command[..], &more].concat(), &one_thread, cluster.directory());
+    let process = process.expect("it starts");
+    wait_for("the agent to listen, and to write the map", TIMEOUT, || {
+        check(socket.exists() && map.exists(), || process.log())
+    });
+    let Some(injection) = Injection::start(process.pid(), &["fsync:delay_enter=600000000"]) else {
+        return skipped("this machine does not let a test trace a process");
+    };
+    let builder =
+        Participant::builder(cluster.coordinator_addresses()).table("jobs").name("w1").address("10.0.0.7:8080");
+    let participant = builder.start(Service).await.expect("a participant");
+    wait_for("a write of the map to wait for the disk", TIMEOUT, || {
+        let files = fs::read_dir(cluster.directory()).expect("a directory").flatten();
+        let names: Vec<_> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+        check(names.iter().any(|name| name.starts_with(".archon-map-")), || format!("{names:?}"))
+    });
+    let (status, _) = Place::Agent(socket).get("", "connection: close\r\n");
+    assert_eq!(status, 200);
+    drop(injection);
+    drop(process);
+    assert!(participant.stop(Duration::from_secs(10)).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

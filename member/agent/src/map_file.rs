@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// Pause after each write: changes meanwhile are written together.
@@ -46,10 +47,14 @@ async fn follow(routes: &Routes, file: &MapFile, warned: &mut bool) -> Result<()
     let mut watch = routes.watch(&file.table).await.map_err(|error| error.message)?;
     loop {
         let owners = watch.read_all();
-        let map = EndpointMap::of(&owners);
-        write(&file.path, &map.document).map_err(|error| format!("{}: {error}", file.path.display()))?;
+        let EndpointMap { document, skipped } = EndpointMap::of(&owners);
+        // Heartbeats of the service do not wait for the disk.
+        let path = file.path.clone();
+        let written =
+            spawn_blocking(move || write(&path, &document)).await.unwrap_or_else(|end| Err(io::Error::other(end)));
+        written.map_err(|error| format!("{}: {error}", file.path.display()))?;
         *warned = false;
-        for address in map.skipped {
+        for address in skipped {
             tracing::warn!(
                 table = file.table,
                 address,
