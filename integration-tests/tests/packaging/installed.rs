@@ -21,25 +21,10 @@ fn run(command: &mut Command) -> String {
 
 /// Builds the package around the program under test.
 fn build(directory: &Path) -> PathBuf {
-    let target = directory.join("target");
-    fs::create_dir_all(target.join("release")).expect("a directory");
-    fs::copy(EXE, target.join("release/archon")).expect("a copy of the program");
-    let shell_files = target.join("release/shell-files");
-    run(Command::new(root().join("packaging/build")).args(["shell-files", EXE]).arg(&shell_files));
     let package = directory.join("archon.deb");
-    let mut command = Command::new("cargo");
-    command.args([
-        "deb",
-        "--package",
-        "archonkv-cli",
-        "--no-build",
-        "--no-strip",
-        "--fast",
-        "--locked",
-        "--offline",
-        "--output",
-    ]);
-    run(command.arg(&package).env("CARGO_TARGET_DIR", &target).current_dir(root()));
+    let mut command = Command::new(root().join("packaging/build"));
+    command.args(["deb", EXE, "--no-strip", "--fast", "--offline", "--output"]).arg(&package);
+    run(command.env("CARGO_TARGET_DIR", directory.join("target")));
     package
 }
 
@@ -114,7 +99,7 @@ fn installed_package_runs_a_cluster_and_removal_keeps_data() {
     let package = build(directory.path());
     let machine = Installed::new(directory.path().join("machine"));
     machine.dpkg(&["--install", package.to_str().expect("a path")]);
-    for user in ["archon:", "archon-coordinator:"] {
+    for user in ["archon:", "archon-coordinator:", "archon-participant:"] {
         assert!(machine.read("/etc/passwd").lines().any(|line| line.starts_with(user)), "{user}");
     }
 
@@ -126,7 +111,7 @@ fn installed_package_runs_a_cluster_and_removal_keeps_data() {
         let script = machine.read(&format!("/usr/share/{file}"));
         assert!(script.contains("participant"), "{file}");
     }
-    for page in ["archon", "archon-node", "archon-kv-put"] {
+    for page in ["archon", "archon-node", "archon-kv-put", "archon-lock", "archon-participant"] {
         // Compressed, unless the package was built in a hurry.
         let files = ["1", "1.gz"].map(|ending| machine.path(&format!("/usr/share/man/man1/{page}.{ending}")));
         assert!(files.iter().any(|file| file.is_file()), "{page}");
@@ -164,6 +149,17 @@ fn installed_package_runs_a_cluster_and_removal_keeps_data() {
     machine.archon(&known, &["kv", "put", "handshake", "hello"]);
     assert_eq!(machine.archon(&known, &["kv", "get", "handshake"]).trim(), "hello");
     machine.archon(&known, &["check"]);
+    machine.archon(&known, &["table", "create", "payments", "--partitions", "2", "--lease"]);
+    let settings = [
+        ("ARCHON_TABLES", "payments".to_owned()),
+        ("ARCHON_ADDRESS", "127.0.0.1:8080".to_owned()),
+        ("ARCHON_COORDINATORS", known.clone()),
+        ("ARCHON_AGENT_LISTEN", "127.0.0.1:0".to_owned()),
+    ];
+    let command = machine.command("archon-participant@.service", "billing-1");
+    let participant = Notified::start_command("billing-1", &command, &settings, log);
+    participant.wait("READY=1");
+    participant.stop();
     // Nodes first, as on any machine that shuts down.
     while let Some(member) = members.pop() {
         member.stop();
