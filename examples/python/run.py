@@ -150,8 +150,9 @@ def read_logs(directory: Path):
 
 create = [options.archon, "table", "create", "counters", "--partitions", str(PARTITIONS), "--lease"]
 create += ["--timeout", "60s", "--coordinators", options.coordinators]
-if subprocess.run(create, stdout=subprocess.DEVNULL).returncode != 0:
-    sys.exit("error: no table counters. If an earlier run has left one: archon table drop counters --yes")
+created = subprocess.run(create, capture_output=True, text=True)
+if created.returncode != 0:
+    sys.exit(f"{created.stderr}If an earlier run has left the table: archon table drop counters --yes")
 directory = tempfile.TemporaryDirectory(prefix="counter-")
 (Path(directory.name) / "logs").mkdir()
 instances = {name: Instance(name, Path(directory.name)) for name in NAMES}
