@@ -71,7 +71,8 @@ fn envoy_routes_to_the_owners_of_partitions() {
         example.replace("/run/archon/jobs.json", &map).replace("port_value: 10000", &format!("port_value: {port}"));
     let file = cluster.directory().join("envoy.yaml");
     std::fs::write(&file, &example).expect("a file");
-    let options = ["--use-dynamic-base-id", "--concurrency", "1", "-l", "warn", "-c"].map(OsStr::new);
+    // With hot restarts it would leave a file in /dev/shm.
+    let options = ["--disable-hot-restart", "--concurrency", "1", "-l", "warn", "-c"].map(OsStr::new);
     let command = [&[program.as_os_str()], &options[..], &[file.as_os_str()]].concat();
     let _envoy = Process::start("envoy", &command, &[], cluster.directory()).expect("Envoy starts");
 
