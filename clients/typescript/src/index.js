@@ -13,5 +13,5 @@ export { Participant } from "./participant.js";
 /**
  * @typedef {import("./http.js").Owner} Owner
  * @typedef {import("./http.js").Whereabouts} Whereabouts
- * @typedef {import("./participant.js").Options} Options
+ * @typedef {import("./options.js").Options} Options
  */
