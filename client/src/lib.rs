@@ -44,13 +44,13 @@ pub use admin::quorum::QuorumSnapshot;
 /// Requests and answers of the administration.
 pub use archon_documents as documents;
 pub use archon_documents::{
-    AccessChanged, AccessRight, AccessSummary, Alert, BarSummary, Cancelled, CertificatesWithdrawn, Check,
-    CoordinatorStatus, CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, KeyText, Located,
-    LossCheck, MemberTiming, MoveStatus, NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy,
-    PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary, PendingQuorumChange, Quorum,
-    QuorumRecovery, RangeSummary, Reason, RebalanceStatus, RebalanceSummary, RecoveryDoubt, RemoveCheck, Reshaping,
-    SettingChanged, SettingSummary, SettingsChanged, SettingsSummary, Status, TableCheck, TableSummary, UpgradeChanged,
-    UpgradeMember, UpgradeSummary, WithdrawnCertificates,
+    AccessChanged, AccessRight, AccessSummary, BarSummary, Cancelled, CertificatesWithdrawn, Check, CoordinatorStatus,
+    CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, KeyText, Located, LossCheck, MemberTiming,
+    MoveStatus, NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy, PartitionDescription, PartitionMerge,
+    PartitionSplit, PartitionSummary, PendingQuorumChange, Quorum, QuorumRecovery, RangeSummary, Reason,
+    RebalanceStatus, RebalanceSummary, RecoveryDoubt, RemoveCheck, Reshaping, SettingChanged, SettingSummary,
+    SettingsChanged, SettingsSummary, Status, TableCheck, TableSummary, UpgradeChanged, UpgradeMember, UpgradeSummary,
+    WithdrawnCertificates,
 };
 /// Reason for the release of a partition, for [`Callbacks::release`].
 pub use archon_member::Why;

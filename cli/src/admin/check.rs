@@ -4,8 +4,9 @@ use super::{short_time, since};
 use crate::args::CheckArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use archon_client::{Admin, Alert, Check, CheckThresholds, ErrorKind, Reason, ReasonCode, Severity, Subject};
+use archon_client::{Admin, Check, CheckThresholds, ErrorKind, Reason, Severity, Subject};
 use archon_security::{COMPARE, is_of_certificates};
+use archon_types::{Facts, Finding};
 
 /// Checks the cluster.
 pub(crate) async fn run(args: &CheckArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -45,19 +46,15 @@ pub(crate) const fn is_without_quorum(kind: ErrorKind) -> bool {
     )
 }
 
-fn without_quorum(error: &str) -> Check {
-    let remedy = match is_of_certificates(error) {
-        true => COMPARE,
-        false => "see `archon status`; start a majority of the coordinators",
-    };
-    let reason = Reason {
-        code: ReasonCode::NoQuorum.into(),
-        subject: Subject::Coordinators,
-        message: format!("no leading coordinator answers: {error}"),
-        began_at_ms: None,
-        remedy: Some(remedy.to_owned()),
-    };
-    Check::of(vec![Alert { severity: ReasonCode::NoQuorum.severity().into(), reason }], false)
+/// Returns the check of a cluster without a quorum that answers.
+pub(crate) fn without_quorum(error: &str) -> Check {
+    let facts = Facts::NoQuorum { error: error.to_owned() };
+    let mut reason = Reason::from(Finding::new(Subject::Coordinators, facts));
+    // A majority may be running, and not accept this certificate.
+    if is_of_certificates(error) {
+        reason.remedy = Some(COMPARE.to_owned());
+    }
+    Check::of(vec![reason], false)
 }
 
 fn text(check: &Check, output: &Output) -> String {
@@ -65,11 +62,11 @@ fn text(check: &Check, output: &Output) -> String {
         return output.good("all is well");
     }
     let mut lines = Vec::new();
-    for Alert { severity, reason } in &check.alerts {
+    for reason in &check.alerts {
         let time =
             reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
-        let word = format!("{:<8}", severity.as_str());
-        let word = if *severity == Severity::Notice { word } else { output.bad(&word) };
+        let word = format!("{:<8}", reason.severity.as_str());
+        let word = if reason.severity == Severity::Notice { word } else { output.bad(&word) };
         lines.push(format!("{word} {}: {} ({}{time})", reason.code, reason.message, reason.subject));
         lines.extend(reason.remedy.iter().map(|remedy| format!("         {remedy}")));
     }
@@ -98,7 +95,6 @@ mod tests {
              status`; \
              start a majority of the coordinators"
         );
-        // A majority may be running, and not accept this certificate.
         let check = without_quorum("c1:7101: its certificate is refused: not valid for name");
         assert!(!text(&check, &plain).contains("majority") && text(&check, &plain).contains("archon cert show"));
     }

@@ -117,7 +117,7 @@ fn description(found: &TableDescription, output: &Output) -> String {
     let running = running.into_iter().filter(|(count, ..)| *count > 0);
     let running: Vec<String> = running.map(|(count, one, more)| count_text(count as usize, one, more)).collect();
     lines.extend((!running.is_empty()).then(|| format!("running     {}", running.join(", "))));
-    for reason in found.alerts.iter().map(|alert| &alert.reason) {
+    for reason in &found.alerts {
         let time =
             reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
         lines.push(format!("problem     {}: {}{time}", output.bad(&reason.code.to_string()), reason.message));

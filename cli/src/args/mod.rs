@@ -20,6 +20,8 @@ mod quorum;
 mod read;
 #[cfg(test)]
 mod reference;
+#[cfg(test)]
+mod remedies;
 mod serve;
 mod tables;
 mod upgrade;

@@ -154,7 +154,7 @@ fn every_command_in_a_message_parses() {
 }
 
 /// Returns the fault of a command. Values may be missing, or stand for others: `NAME`, `{name}`.
-fn fault(command: &str) -> Option<String> {
+pub(super) fn fault(command: &str) -> Option<String> {
     if command.contains('…') {
         return None;
     }

@@ -89,10 +89,14 @@ pub struct TooFar {
 }
 
 impl TooFar {
+    /// Returns the `--quorum-heartbeat-ms` that fits this distance, in milliseconds.
+    pub fn heartbeat_ms(&self) -> u64 {
+        QuorumTiming::fitting(self.round_trip).heartbeat_ms()
+    }
+
     /// The setting that fits this distance.
     pub fn remedy(&self) -> String {
-        let fitting = QuorumTiming::fitting(self.round_trip).heartbeat_ms();
-        format!("start every coordinator with --quorum-heartbeat-ms {fitting}")
+        format!("start every coordinator with --quorum-heartbeat-ms {}", self.heartbeat_ms())
     }
 }
 

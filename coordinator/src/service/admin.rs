@@ -3,8 +3,8 @@
 
 use super::call::Call;
 use super::documents::answers;
+use super::findings::events;
 use super::findings::voters::voter;
-use super::findings::{describe, events};
 use super::operator::quorum;
 use super::{check_named, refuse};
 use crate::quorum::quorum_changes;
@@ -12,6 +12,7 @@ use crate::raft::spare;
 use crate::service::admins::{Admins, Result};
 use crate::service::findings::disks::disks;
 use crate::service::findings::subjects::cluster_text;
+use archon_coordinator_core::waits;
 use archon_documents::{EventList, Explain, ListEvents, Quorum, ReasonList, ShowQuorum};
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
@@ -30,8 +31,8 @@ impl Admins {
     /// Returns the reasons for the states of partitions and nodes.
     pub(super) async fn explained(&self, asked: Explain, call: &Call<'_>) -> Result<ReasonList> {
         self.view_back(call, |session, state, remembered| {
-            let disks = disks(session);
-            Ok(ReasonList { reasons: describe::reasons(state, remembered, &disks, most(asked.most)) })
+            let found = waits(state, remembered, &disks(session), most(asked.most));
+            Ok(ReasonList { reasons: found.into_iter().map(Into::into).collect() })
         })
         .await
     }

@@ -1,8 +1,8 @@
 //! Orders about partitions and members, and the check of a whole cluster.
 
+use crate::findings::Reason;
 use crate::method::{Document, invalid};
 use crate::partitions::PartitionName;
-use crate::status::Reason;
 use archon_types::limits::{check_name, check_why};
 use archon_types::subject::{Cause, Subject};
 use archon_types::{DEFAULT_TABLE, ErrorDetail, Severity, Word};
@@ -21,19 +21,9 @@ pub struct Check {
     /// Severity of the worst finding; `notice` if there is none.
     pub severity: Word<Severity>,
     /// The findings, the worst first.
-    pub alerts: Vec<Alert>,
+    pub alerts: Vec<Reason>,
     /// True if the list was cut off.
     pub more: bool,
-}
-
-/// A condition that needs attention.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Alert {
-    /// Severity.
-    pub severity: Word<Severity>,
-    /// The finding.
-    #[serde(flatten)]
-    pub reason: Reason,
 }
 
 /// An exclusion in force.
@@ -55,7 +45,7 @@ pub struct BarSummary {
 
 impl Check {
     /// The worst of these, and all of them.
-    pub fn of(alerts: Vec<Alert>, more: bool) -> Self {
+    pub fn of(alerts: Vec<Reason>, more: bool) -> Self {
         let worst = alerts.iter().map(|alert| alert.severity.known().unwrap_or(Severity::Alarm)).max();
         Self { severity: worst.unwrap_or(Severity::Notice).into(), alerts, more }
     }

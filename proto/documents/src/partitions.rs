@@ -1,11 +1,11 @@
 //! Partitions: how they are, and what operators do to them.
 
+use crate::findings::Reason;
 use crate::key_text::KeyText;
 use crate::method::Document;
 use crate::nodes::accepting;
 use crate::orders::{BarSummary, default_table};
 use crate::rebalance::{MoveStatus, Reshaping};
-use crate::status::Reason;
 use archon_types::limits::{check_key, check_name};
 use archon_types::shown_key;
 use archon_types::subject::NodeName;

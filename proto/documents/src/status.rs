@@ -1,9 +1,10 @@
 //! The state of the cluster at a glance, reasons and events.
 
+use crate::findings::Reason;
 use crate::method::{Document, invalid};
 use crate::quorum::CoordinatorStatus;
 use archon_types::subject::{Cause, Subject};
-use archon_types::{ErrorDetail, EventCode, ReasonCode, TransportKind, Word};
+use archon_types::{ErrorDetail, EventCode, TransportKind, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,21 +48,6 @@ pub struct Status {
     pub reshapings_running: u32,
     /// Reasons for waits, most urgent first.
     pub reasons: Vec<Reason>,
-}
-
-/// Reason for a wait or a state.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Reason {
-    /// Code of the reason.
-    pub code: Word<ReasonCode>,
-    /// The object.
-    pub subject: Subject,
-    /// The reason, in a sentence.
-    pub message: String,
-    /// Unix time in milliseconds of its begin, if known.
-    pub began_at_ms: Option<u64>,
-    /// Suggested remedy, if there is one.
-    pub remedy: Option<String>,
 }
 
 /// Something that happened.

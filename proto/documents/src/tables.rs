@@ -1,8 +1,8 @@
 //! Tables: what they are, made, changed and dropped.
 
+use crate::findings::Reason;
 use crate::key_text::KeyText;
 use crate::method::{Document, invalid, known, or_none};
-use crate::orders::Alert;
 use crate::partitions::RangeSummary;
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_name};
 use archon_types::subject::NodeName;
@@ -170,7 +170,7 @@ pub struct TableDescription {
     /// Nodes with replicas, or participants that own partitions of a lease table; sorted by name.
     pub holders: Vec<TableHolder>,
     /// Conditions of the table, its partitions and its holders that need attention, worst first, at most 100.
-    pub alerts: Vec<Alert>,
+    pub alerts: Vec<Reason>,
     /// True if there are more alerts than listed.
     #[serde(default)]
     pub alerts_more: bool,

@@ -21,10 +21,13 @@ pub use admin::access::{
     denial, grantee_text, own_denial, weight_denial, weight_limit_text,
 };
 pub use admin::event::EventCode;
+pub use admin::finding::{
+    AuthorityUse, CondemnedCopies, Finding, OTHER_HISTORY_REMEDY, OutdatedMember, Severity, StandingOrder, Supply,
+};
 pub use admin::moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
 pub use admin::plan;
 pub use admin::quorum::{DoubtKind, QuorumChange};
-pub use admin::reason::{OTHER_HISTORY_REMEDY, ReasonCode, Severity};
+pub use admin::reason::{Facts, ReasonCode};
 pub use admin::reshaping::{ReshapingKind, ReshapingPhase};
 pub use admin::role::CoordinatorRole;
 pub use admin::setting::{Setting, SettingChange, SettingStep, SettingUnit};

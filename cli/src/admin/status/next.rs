@@ -80,7 +80,7 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
         return remedy;
     }
     // Other warnings of `archon check`.
-    let warns = |reason: &&Reason| reason.code.known().is_none_or(|code| code.severity() != Severity::Notice);
+    let warns = |reason: &&Reason| reason.severity != Severity::Notice;
     if let Some(remedy) = status.reasons.iter().filter(warns).find_map(|reason| reason.remedy.clone()) {
         return remedy;
     }

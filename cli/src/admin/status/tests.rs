@@ -15,7 +15,15 @@ fn node(name: &str, partitions: u32) -> Node {
 }
 
 fn reason(code: ReasonCode, subject: Subject, message: &str, remedy: &str) -> Reason {
-    Reason { code: code.into(), subject, message: message.into(), began_at_ms: None, remedy: Some(remedy.into()) }
+    Reason {
+        code: code.into(),
+        severity: code.severity().into(),
+        subject,
+        facts: Default::default(),
+        message: message.into(),
+        began_at_ms: None,
+        remedy: Some(remedy.into()),
+    }
 }
 
 #[test]

@@ -1,68 +1,20 @@
-//! Reasons for unavailable partitions, and counts of all objects: data, not prose.
+//! Findings about unavailable and degraded partitions.
 
+use crate::findings::intent::with_intent;
 use crate::findings::remembered::Remembered;
 use crate::leases::{Successors, served_tables};
 use crate::placement::lack::{Lack, Lacks};
 use crate::placement::out_of_sync;
 use crate::placement::waits::Waits;
 use crate::placement::withheld::Withheld;
-use crate::ranges::reshapings::Reshaping;
 use crate::state::ClusterState;
-use crate::state::controls::Note;
-use crate::state::migration::MigrationId;
 use crate::state::node_row::NodeRow;
 use archon_types::{
-    Epoch, Holds, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
-    PlacementId, ReplicaState, Table,
+    Facts, Finding, Holds, Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
+    ReplicaState, Table, TableId,
 };
-use serde::{Deserialize, Serialize};
-
-/// A reason why a partition is unavailable or degraded.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs)] // The fields are named after the types they hold, which are documented.
-pub enum Why {
-    /// The first assignment waits for nodes.
-    NotEnoughNodes { have: u64, need: u64 },
-    /// The first assignment follows at once.
-    AboutToBeAssigned,
-    /// No participant of its table takes partitions.
-    NoParticipant { table: String },
-    /// No node has room for its copies: these many nodes are at their limits. `plan`: balancing the existing copies may
-    /// make room.
-    NodesAtLimit { full: u32, plan: bool },
-    /// Its leader hears too few Live copies, including its own, and admits no write.
-    LeaderHearsTooFew { node: NodeId, hears: u32, need: u32 },
-    /// A failed node's copy is not replaced, since too many nodes are failed.
-    RepairWithheld { failed: u64, of: u64 },
-    /// Its leader is named and does not serve yet.
-    TakingOver { node: NodeId },
-    /// A copy knew an epoch that was not granted; leadership is being granted above it.
-    EpochSurpassed { known: Epoch },
-    /// The former holder's lease may still run.
-    WaitingForLease { node: NodeId, incarnation: Incarnation },
-    /// The only in-sync copies are on failed nodes: one of them must come back.
-    NoLiveReplica { node: NodeId, placement: PlacementId, since: Millis },
-    /// A node with an in-sync copy has registered and not confirmed its incarnation.
-    HolderRegistering { node: NodeId },
-    /// A leader can be elected and follows at once.
-    AboutToBeElected,
-    /// No in-sync copy is left: only an operator can accept the loss of the data.
-    DataLost,
-    /// Fewer copies are in sync than wanted.
-    UnderReplicated { have: u32, want: u32 },
-    /// A copy was lost or damaged; it is kept and not replaced until `need` others are in sync on nodes that are alive.
-    LostCopyKept { node: NodeId, alive: u32, need: u32 },
-    /// An operator has taken it offline.
-    Offline { note: Note },
-    /// Every participant that takes partitions of its table is barred from it.
-    AllBarred { participants: u32 },
-    /// Its owner should give it up, and stays: no other participant may own it.
-    OwnerStays { node: NodeId },
-    /// All participants that could own it, this many, gave it up a moment ago.
-    GivenUp { participants: u32 },
-    /// It is being moved, and the move is blocked.
-    MoveWaits { migration: MigrationId, why: String },
-}
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 
 /// Explains any number of partitions; shared inputs are computed once.
 pub struct Explainer<'a> {
@@ -70,6 +22,9 @@ pub struct Explainer<'a> {
     remembered: &'a Remembered,
     waits: Waits<'a>,
     lacks: Lacks<'a>,
+    raisable: OnceCell<bool>,
+    /// Facts of lease tables without participants.
+    without_participants: RefCell<BTreeMap<TableId, Facts>>,
 }
 
 /// Number of partitions with missing copies that are not being made, by reason.
@@ -88,12 +43,18 @@ pub struct Shortage {
 impl<'a> Explainer<'a> {
     /// Creates an explainer from the state and the memory of the leading coordinator.
     pub fn new(state: &'a ClusterState, remembered: &'a Remembered) -> Self {
-        Self { state, remembered, waits: Waits::new(state), lacks: Lacks::new(state, remembered) }
+        let (waits, lacks) = (Waits::new(state), Lacks::new(state, remembered));
+        Self { state, remembered, waits, lacks, raisable: OnceCell::new(), without_participants: RefCell::default() }
     }
 
     /// Returns the partitions with leaders known to admit no write.
     pub fn isolated(&self) -> impl Iterator<Item = PartitionId> {
         self.remembered.isolated.keys().copied()
+    }
+
+    /// Returns the time since this partition is unavailable, on the wall clock.
+    pub(crate) fn unserved_since(&self, partition: PartitionId) -> Option<Millis> {
+        self.remembered.unserved_since(partition)
     }
 
     /// Returns the missing copies that are not being made, over all partitions.
@@ -116,72 +77,93 @@ impl<'a> Explainer<'a> {
         shortage
     }
 
-    /// Returns the reasons why a partition is unavailable or degraded; empty if there is none. `None`: there is no such
+    /// Returns the findings about an unavailable or degraded partition; empty if there are none. `None`: there is no such
     /// partition.
-    pub fn explain(&self, partition: PartitionId) -> Option<Vec<Why>> {
+    pub fn explain(&self, partition: PartitionId) -> Option<Vec<Finding>> {
         let state = self.state;
         let row = state.partitions.get(partition)?;
         let table = state.tables.get(&partition.table)?;
-        let mut why = Vec::new();
+        // A cause of unavailability is reported with the start of the unavailability.
+        let unserved = self.remembered.unserved_since(partition).unwrap_or_default();
+        let mut found = Found { state, partition, unserved, findings: Vec::new() };
         let live = row.live().count();
         if let Some(note) = state.controls.offline_of(partition) {
-            why.push(Why::Offline { note: note.clone() });
+            found.push_since(note.at, Facts::Offline { why: note.why.clone() });
         }
         match row.status {
             _ if state.is_offline(partition) => {}
             PartitionStatus::Unassigned | PartitionStatus::Unavailable if table.holds == Holds::Lease => {
-                self.not_owned(row, table, &mut why);
+                self.not_owned(row, table, &mut found);
             }
             PartitionStatus::Unassigned => {
                 let (have, need) = crate::placement::assign::nodes_needed(state, table.replication);
-                why.push(if have < need {
-                    Why::NotEnoughNodes { have, need }
+                found.push(if have < need {
+                    Facts::NotEnoughNodes { have, need }
                 } else {
                     match crate::placement::assign::nodes_at_limit(state, partition) {
-                        Some((full, plan)) => Why::NodesAtLimit { full, plan },
-                        None => Why::AboutToBeAssigned,
+                        Some((full, plan)) => self.at_limit(full, plan),
+                        None => Facts::AboutToBeAssigned {},
                     }
                 });
             }
             PartitionStatus::Assigned => {
-                why.extend(row.leader_placement().map(|leader| Why::TakingOver { node: leader.node }))
+                if let Some(leader) = row.leader_placement() {
+                    found.push(Facts::TakingOver { node: state.node_name(leader.node) });
+                }
             }
-            PartitionStatus::Unavailable if live == 0 => why.push(Why::DataLost),
-            PartitionStatus::Unavailable | PartitionStatus::Offline => self.without_leader(row, &mut why),
+            PartitionStatus::Unavailable if live == 0 => found.push(Facts::DataLost {}),
+            PartitionStatus::Unavailable | PartitionStatus::Offline => self.without_leader(row, &mut found),
             PartitionStatus::Online if table.holds == Holds::Lease => {
-                why.extend(Successors::new(state).staying(row).map(|node| Why::OwnerStays { node }));
+                if let Some(node) = Successors::new(state).staying(row) {
+                    let node = state.node_name(node);
+                    found.push_served(Facts::OwnerStays { node, leases_kept: None, named: String::new() });
+                }
             }
-            PartitionStatus::Online => why.extend(self.isolated_leader(row)),
+            PartitionStatus::Online => self.isolated_leader(row, &mut found),
         }
         if let Some(known) = state.surpassed.get(&partition) {
-            why.push(Why::EpochSurpassed { known: *known });
+            found.push(Facts::EpochSurpassed { epoch: known.get() });
         }
-        let short = row.status != PartitionStatus::Unassigned && live > 0 && live < usize::from(table.replication);
-        if short {
-            let have = u32::try_from(live).unwrap_or(u32::MAX);
-            why.push(Why::UnderReplicated { have, want: u32::from(table.replication) });
+        let of = u64::from(table.replication);
+        let missing = of.saturating_sub(live as u64);
+        if row.status != PartitionStatus::Unassigned && live > 0 && missing > 0 {
+            found.push_served(Facts::UnderReplicated { missing, of, supply: None });
         }
         if live > 0 {
-            why.extend(self.lost_copies_kept(row));
+            self.lost_copies_kept(row, &mut found);
         }
         match self.lacks.of(row) {
-            Some(Lack::Withheld(Withheld { failed, of })) => why.push(Why::RepairWithheld { failed, of }),
-            Some(Lack::NodesAtLimit { full, plan }) => why.push(Why::NodesAtLimit { full, plan }),
+            Some(Lack::Withheld(Withheld { failed, of })) => {
+                found.push_served(Facts::RepairWithheld {
+                    partitions_short: None,
+                    nodes_failed: failed,
+                    nodes_total: of,
+                });
+            }
+            Some(Lack::NodesAtLimit { full, plan }) => found.push(self.at_limit(full, plan)),
             Some(Lack::NoNode) | None => {}
         }
         if let Some(migration) = state.migrations.running(partition)
-            && let Some(reason) = self.waits.waiting_for(migration)
+            && let Some(why) = self.waits.waiting_for(migration)
         {
-            why.push(Why::MoveWaits { migration: migration.id, why: reason });
+            found.push_served(Facts::MoveWaits { move_id: migration.id.get(), why });
         }
-        Some(why)
+        Some(found.findings)
     }
 
-    fn not_owned(&self, row: &Partition, table: &Table, why: &mut Vec<Why>) {
-        for former in self.state.former_leaders.of_partition(row.id).filter(|former| !former.lapsed) {
-            why.push(Why::WaitingForLease { node: former.node, incarnation: former.incarnation });
-        }
-        if !why.is_empty() {
+    fn at_limit(&self, nodes: u32, plan: bool) -> Facts {
+        Facts::NodesAtLimit { partitions_short: None, nodes_full: nodes, plan, raisable: self.raisable() }
+    }
+
+    /// Returns true if the limit of a member can be raised: the built-in one cannot.
+    pub(crate) fn raisable(&self) -> bool {
+        let mut members = self.state.nodes.values().chain(self.state.participants.values());
+        *self.raisable.get_or_init(|| members.any(|row| row.is_at_own_limit(self.state)))
+    }
+
+    fn not_owned(&self, row: &Partition, table: &Table, found: &mut Found<'_>) {
+        found.waits_for_leases(row.id);
+        if !found.findings.is_empty() {
             return;
         }
         let serving = || self.state.participants.serving(&table.name).filter(|row| row.takes_placements());
@@ -191,118 +173,119 @@ impl<'a> Explainer<'a> {
         let gave_up = |node: NodeId| self.remembered.gave_up(node, row.id);
         let could = |serving: &&NodeRow| !self.state.bars(row.id, serving.node.id) && serving.room(self.state) > 0;
         let given_up = serving().filter(could).filter(|serving| gave_up(serving.node.id)).count();
-        why.push(match all {
-            0 => Why::NoParticipant { table: table.name.clone() },
-            all if all == barred => Why::AllBarred { participants: u32::try_from(all).unwrap_or(u32::MAX) },
-            all if all == full => Why::NodesAtLimit { full: u32::try_from(full).unwrap_or(u32::MAX), plan: false },
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        found.push(match all {
+            0 => self.no_participant(table),
+            all if all == barred => Facts::AllBarred { participants_total: count(all) },
+            all if all == full => self.at_limit(count(full), false),
             _ if given_up > 0 && given_up == serving().filter(could).count() => {
-                Why::GivenUp { participants: u32::try_from(given_up).unwrap_or(u32::MAX) }
+                Facts::GivenUp { participants_total: count(given_up) }
             }
-            _ if row.status == PartitionStatus::Unassigned => Why::AboutToBeAssigned,
-            _ => Why::AboutToBeElected,
+            _ if row.status == PartitionStatus::Unassigned => Facts::AboutToBeAssigned {},
+            _ => Facts::AboutToBeElected {},
         });
     }
 
-    fn without_leader(&self, row: &Partition, why: &mut Vec<Why>) {
-        for former in self.state.former_leaders.of_partition(row.id).filter(|former| !former.lapsed) {
-            why.push(Why::WaitingForLease { node: former.node, incarnation: former.incarnation });
-        }
+    /// Returns the facts of a lease table that no participant serves.
+    pub(crate) fn no_participant(&self, table: &Table) -> Facts {
+        let mut known = self.without_participants.borrow_mut();
+        known.entry(table.id).or_insert_with(|| no_participant(self.state, table)).clone()
+    }
+
+    fn without_leader(&self, row: &Partition, found: &mut Found<'_>) {
+        let before = found.findings.len();
+        found.waits_for_leases(row.id);
         for placement in row.live() {
             let Some(node) = self.state.node(placement.node) else { continue };
+            let name = node.node.name.clone();
             if node.node.status != NodeStatus::Alive {
-                let (node, since) = (placement.node, node.node.since);
-                why.push(Why::NoLiveReplica { node, placement: placement.id, since });
+                found.push_since(node.node.since, Facts::NoLiveReplica { node: name });
             } else if !node.is_active() {
-                why.push(Why::HolderRegistering { node: placement.node });
+                found.push(Facts::HolderRegistering { node: name });
             }
         }
-        if why.is_empty() {
-            why.push(Why::AboutToBeElected);
+        if found.findings.len() == before {
+            found.push(Facts::AboutToBeElected {});
         }
     }
 
-    fn lost_copies_kept(&self, row: &Partition) -> impl Iterator<Item = Why> {
+    fn lost_copies_kept(&self, row: &Partition, found: &mut Found<'_>) {
         let lost = |copy: &&Placement| copy.state == ReplicaState::Load && out_of_sync::is_lost(self.state, copy.id);
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        row.placements.iter().filter(lost).filter_map(move |copy| {
-            let (alive, need) = out_of_sync::may_go(self.state, row, copy.id).err()?;
-            Some(Why::LostCopyKept { node: copy.node, alive: count(alive), need: count(need) })
-        })
+        for copy in row.placements.iter().filter(lost) {
+            if let Err((alive, need)) = out_of_sync::may_go(self.state, row, copy.id) {
+                let node = self.state.node_name(copy.node);
+                found.push_served(Facts::LostCopyKept { node, have: alive as u64, need: need as u64 });
+            }
+        }
     }
 
-    fn isolated_leader(&self, row: &Partition) -> Option<Why> {
-        let (_, hears) = self.remembered.isolated.get(&row.id).filter(|(epoch, _)| *epoch == row.epoch)?;
-        let (leader, need) = (row.leader_placement()?, u32::from(row.min_in_sync));
-        Some(Why::LeaderHearsTooFew { node: leader.node, hears: *hears, need })
+    fn isolated_leader(&self, row: &Partition, found: &mut Found<'_>) {
+        let isolated = self.remembered.isolated.get(&row.id).filter(|(epoch, _)| *epoch == row.epoch);
+        if let (Some((_, hears)), Some(leader)) = (isolated, row.leader_placement()) {
+            let node = self.state.node_name(leader.node);
+            let (have, need) = (u64::from(*hears), u64::from(row.min_in_sync));
+            found.push_served(Facts::LeaderHearsTooFew { node, have, need });
+        }
     }
 }
 
-/// Returns the reasons why one partition is unavailable or degraded. For several see [`Explainer`].
-pub fn explain(state: &ClusterState, remembered: &Remembered, partition: PartitionId) -> Option<Vec<Why>> {
-    Explainer::new(state, remembered).explain(partition)
+/// Findings about one partition.
+struct Found<'a> {
+    state: &'a ClusterState,
+    partition: PartitionId,
+    /// Start of its unavailability; zero if it is served, or unknown.
+    unserved: Millis,
+    findings: Vec<Finding>,
 }
 
-/// Counts of all objects.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Counts {
-    /// Nodes believed alive.
-    pub nodes_alive: u32,
-    /// Nodes that were silent for too long or stopped.
-    pub nodes_failed: u32,
-    /// Nodes whose data is gone.
-    pub nodes_lost: u32,
-    /// Partitions of all tables.
-    pub partitions: u32,
-    /// Partitions whose leader serves.
-    pub partitions_online: u32,
-    /// Partitions with a leader that does not serve yet.
-    pub partitions_assigned: u32,
-    /// Partitions that have not been assigned.
-    pub partitions_unassigned: u32,
-    /// Partitions without a leader.
-    pub partitions_unavailable: u32,
-    /// Partitions that operators have taken offline, without a leader.
-    pub partitions_offline: u32,
-    /// Assigned partitions with fewer in-sync copies than wanted.
-    pub partitions_under_replicated: u32,
-    /// Copies to be deleted, including condemned ones.
-    pub placements_unloading: u32,
-    /// Unfinished moves, including queued ones.
-    pub migrations_running: u32,
-    /// Splits and merges in progress.
-    pub reshapings_running: u32,
+impl Found<'_> {
+    /// Adds a cause of unavailability.
+    fn push(&mut self, facts: Facts) {
+        self.push_since(self.unserved, facts);
+    }
+
+    /// Adds a condition that does not make the partition unavailable.
+    fn push_served(&mut self, facts: Facts) {
+        self.push_since(Millis::ZERO, facts);
+    }
+
+    fn push_since(&mut self, since: Millis, facts: Facts) {
+        let finding = Finding::new(self.state.partition_subject(self.partition), facts);
+        self.findings.push(with_intent(self.state, finding.since(since)));
+    }
+
+    fn waits_for_leases(&mut self, partition: PartitionId) {
+        for former in self.state.former_leaders.of_partition(partition).filter(|former| !former.lapsed) {
+            self.push(Facts::WaitingForLease { node: self.state.node_name(former.node) });
+        }
+    }
 }
 
-/// Counts all objects, in one pass over the partitions.
-pub fn counts(state: &ClusterState) -> Counts {
-    let mut counts = Counts {
-        migrations_running: u32::try_from(state.migrations.active_count()).unwrap_or(u32::MAX),
-        reshapings_running: u32::try_from(Reshaping::count(state)).unwrap_or(u32::MAX),
-        placements_unloading: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
-        ..Counts::default()
+/// Returns the facts of a lease table that no participant serves: its first one may be awaited, or there may be idle ones.
+fn no_participant(state: &ClusterState, table: &Table) -> Facts {
+    if awaits_first_participant(state, table.id) {
+        return Facts::AwaitsFirstParticipant {};
+    }
+    let idle = |goal: NodeGoal| {
+        let mut idle = state.participants.serving(&table.name).filter(|row| row.is_active());
+        idle.find(|row| row.node.goal == goal).map(|row| row.node.name.clone())
     };
-    for row in state.nodes.values() {
-        match row.node.status {
-            NodeStatus::Alive => counts.nodes_alive += 1,
-            NodeStatus::Failed => counts.nodes_failed += 1,
-            NodeStatus::Lost => counts.nodes_lost += 1,
-        }
+    Facts::NoParticipant {
+        drained: idle(NodeGoal::Drain),
+        cordoned: idle(NodeGoal::Cordon),
+        in_maintenance: idle(NodeGoal::Maintain),
     }
-    for row in state.partitions.iter() {
-        counts.partitions += 1;
-        match row.status {
-            PartitionStatus::Unassigned => counts.partitions_unassigned += 1,
-            PartitionStatus::Assigned => counts.partitions_assigned += 1,
-            PartitionStatus::Online => counts.partitions_online += 1,
-            PartitionStatus::Unavailable => counts.partitions_unavailable += 1,
-            PartitionStatus::Offline => counts.partitions_offline += 1,
-        }
-        let wanted = state.tables.get(&row.id.table).map_or(0, |table| usize::from(table.replication));
-        if row.status != PartitionStatus::Unassigned && row.live().count() < wanted {
-            counts.partitions_under_replicated += 1;
-        }
-        let unloading = row.placements.iter().filter(|placement| placement.state == ReplicaState::Unload).count();
-        counts.placements_unloading += u32::try_from(unloading).unwrap_or(u32::MAX);
-    }
-    counts
+}
+
+/// Returns true if no participant has registered for the lease table yet. A lease that was released or lost never
+/// becomes unassigned again.
+fn awaits_first_participant(state: &ClusterState, table: TableId) -> bool {
+    let unserved = |table: &Table| state.participants.serving(&table.name).next().is_none();
+    state.tables.get(&table).is_some_and(unserved)
+        && state.partitions.unassigned_in(table).count() == state.partitions.count_of(table) as usize
+}
+
+/// Returns the findings about one unavailable or degraded partition. For several see [`Explainer`].
+pub fn explain(state: &ClusterState, remembered: &Remembered, partition: PartitionId) -> Option<Vec<Finding>> {
+    Explainer::new(state, remembered).explain(partition)
 }

@@ -10,7 +10,7 @@ use archon_types::{Holds, NodeGoal, NodeId, PartitionId};
 /// Checks that an order can be given, and returns its command; `None` if it holds already.
 ///
 /// A bar must leave enough nodes for the copies that the table wants. Participants come and go, so any of them may be
-/// barred from a lease; if no other participant may own it, its owner stays, reported as [`crate::Why::OwnerStays`].
+/// barred from a lease; if no other participant may own it, its owner stays, reported as [`archon_types::Facts::OwnerStays`].
 ///
 /// # Errors
 /// All obstacles.

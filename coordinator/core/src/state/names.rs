@@ -1,7 +1,8 @@
-//! Display names of nodes and partitions.
+//! Display names of nodes and partitions, and subjects of findings and events.
 
 use crate::state::ClusterState;
 use crate::state::events::EventKind;
+use archon_types::subject::Subject;
 use archon_types::{NodeId, PartitionId, TableId};
 
 /// Maximum number of partitions named in a sentence.
@@ -42,5 +43,27 @@ impl ClusterState {
             named.push("…".to_owned());
         }
         named.join(", ")
+    }
+
+    /// Returns a node as a subject; a removed one by its number.
+    pub fn node_subject(&self, id: NodeId) -> Subject {
+        let node = self.node(id).map_or_else(|| id.to_string(), |row| row.node.name.clone());
+        Subject::Node { node_id: id.get(), node }
+    }
+
+    /// Returns a table as a subject.
+    pub fn table_subject(&self, id: TableId) -> Subject {
+        Subject::Table { table_id: id.get(), table: self.table_text(id) }
+    }
+
+    /// Returns a partition as a subject.
+    pub fn partition_subject(&self, id: PartitionId) -> Subject {
+        let PartitionId { table, index } = id;
+        Subject::Partition { table_id: table.get(), table: self.table_text(table), partition: index }
+    }
+
+    /// Returns a table's name; its number if it was dropped and its events are no longer kept.
+    pub fn table_text(&self, id: TableId) -> String {
+        self.table_name(id).map_or_else(|| id.to_string(), str::to_owned)
     }
 }

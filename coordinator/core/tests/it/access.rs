@@ -261,11 +261,13 @@ fn participant_without_one_grant_of_two_is_reported() {
     let member = bed.join_with(Register { participant, ..certified(0) });
     bed.settle();
     let thresholds = Thresholds { stale_after_ms: None, members_min: None, held_for_ms: 3_600_000 };
-    let reported = |bed: &TestBed| -> Vec<Alert> {
+    let reported = |bed: &TestBed| -> Vec<Finding> {
         let all = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
-        all.into_iter().filter(|alert| matches!(alert, Alert::TableNotGranted { .. })).collect()
+        all.into_iter().filter(|alert| alert.code() == ReasonCode::TableNotGranted).collect()
     };
-    assert_eq!(reported(&bed), [Alert::TableNotGranted { member, table: mails }]);
+    let [alert] = &reported(&bed)[..] else { panic!("{:?}", reported(&bed)) };
+    assert_eq!(alert.facts, Facts::TableNotGranted { table: "mails".to_owned() });
+    assert_eq!(alert.subject, bed.state.node_subject(member));
     assert!(changed(&mut bed, &scope(Some("worker-0"), Some(mails)), AccessChange::Grant(Right::Own)));
     assert_eq!(reported(&bed), []);
 }

@@ -1,6 +1,6 @@
 //! Orders of operators about partitions and members, and their effects.
 
-use crate::bed::{TABLE, TestBed, part, register, settings};
+use crate::bed::{TABLE, TestBed, facts_of, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -13,7 +13,7 @@ fn three() -> TestBed {
     TestBed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"])
 }
 
-fn why(bed: &TestBed, index: u32) -> Vec<Why> {
+fn why(bed: &TestBed, index: u32) -> Vec<Finding> {
     let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
     explain(&bed.state, &remembered, part(index)).expect("a partition")
 }
@@ -61,8 +61,7 @@ fn offline_partition_has_no_leader_and_keeps_its_copies() {
     bed.round_trip();
     assert_eq!((bed.row(0).status, bed.row(0).leader), (PartitionStatus::Offline, None));
     assert_eq!(bed.row(0).placements, placements);
-    let [Why::Offline { note }] = &why(&bed, 0)[..] else { panic!("{:?}", why(&bed, 0)) };
-    assert_eq!(note.why, "a test");
+    assert_eq!(facts_of(why(&bed, 0)), [Facts::Offline { why: "a test".to_owned() }]);
     assert_eq!(counts(&bed.state).partitions_offline, 1);
     assert_eq!(check_order(&bed.state, Order::Offline { partition: part(0) }, ""), Ok(None), "it is");
     let bump = Order::Bump { partition: part(0), epoch };
@@ -274,8 +273,9 @@ fn alerts_precede_unavailability() {
     let found = |bed: &TestBed, thresholds| alerts(&bed.state, &bed.liveness, bed.now, thresholds);
     assert_eq!(found(&bed, thresholds), []);
     let members_min = Some((None, 4));
-    let alert = Alert::TooFewMembers { table: None, have: 3, need: 4 };
-    assert_eq!(found(&bed, Thresholds { members_min, ..thresholds }), [alert]);
+    let few = found(&bed, Thresholds { members_min, ..thresholds });
+    assert_eq!(few[0].subject, subject::Subject::Cluster);
+    assert_eq!(facts_of(few), [Facts::TooFewMembers { have: 3, need: 4 }]);
     for (name, most) in [("athens", 4), ("byzantium", 4), ("cyrene", 4)] {
         let node = bed.node(name);
         let change = TraitsChange { partitions_max: Some(Some(most)), ..TraitsChange::default() };
@@ -283,28 +283,40 @@ fn alerts_precede_unavailability() {
         bed.ok(command);
     }
     let without = bed.node("cyrene");
-    assert_eq!(found(&bed, thresholds), [Alert::NoSpareRoom { table: None, without, have: 8, need: 12 }]);
+    let no_spare = Facts::NoSpareRoom { without: "cyrene".to_owned(), have: 8, need: 12 };
+    assert_eq!(facts_of(found(&bed, thresholds)), [no_spare]);
     bed.ok(Command::SetNode { node: without, goal: NodeGoal::Cordon, if_nodes: None });
     let told = found(&bed, thresholds);
-    assert_eq!(told[0], Alert::TooLittleRoom { table: None, have: 8, need: 12 });
-    assert!(is_cordon(&told[1], without, false) && told.len() == 2, "{told:?}");
+    assert_eq!(told[0].facts, Facts::TooLittleRoom { have: 8, need: 12 });
+    assert!(is_cordon(&bed, &told[1], without, false) && told.len() == 2, "{told:?}");
     order(&mut bed, Order::Offline { partition: part(0) });
     let since = bed.state.controls.offline_of(part(0)).unwrap().at;
-    let ordered = Alert::Held { held: Held::Offline(part(0)), since, long: false };
-    assert!(found(&bed, thresholds).contains(&ordered), "its leader has not released it yet");
+    let ordered = |order, code: fn(StandingOrder) -> Facts| {
+        Finding::new(bed.state.partition_subject(part(0)), code(order)).since(since).alert()
+    };
+    let stands = |order| Facts::OrderStands { order, excluded: None };
+    let forgotten = ordered(StandingOrder::Offline, |order| Facts::HeldTooLong { order, excluded: None });
+    let ordered = [StandingOrder::GoingOffline, StandingOrder::Offline].map(|order| ordered(order, stands));
+    assert!(found(&bed, thresholds).contains(&ordered[0]), "its leader has not released it yet");
     bed.settle();
-    assert!(!found(&bed, thresholds).contains(&ordered), "that it is offline has a reason of its own");
+    let reported = found(&bed, thresholds);
+    assert!(!ordered.iter().any(|one| reported.contains(one)), "that it is offline has a reason of its own");
     bed.now = bed.now.plus(3_600_000);
     bed.heartbeat_all();
-    let held: Vec<Alert> = found(&bed, thresholds);
-    assert_eq!(held[1], Alert::Held { held: Held::Offline(part(0)), since, long: true });
-    assert!(is_cordon(&held[2], without, true), "{held:?}");
+    let held = found(&bed, thresholds);
+    assert_eq!(held[1], forgotten);
+    assert!(is_cordon(&bed, &held[2], without, true), "{held:?}");
     assert_eq!(held.len(), 3);
 }
 
 /// Returns true if the alert reports `member` as cordoned with this `long` flag.
-fn is_cordon(alert: &Alert, member: NodeId, long: bool) -> bool {
-    matches!(alert, Alert::Held { held: Held::Goal(node, NodeGoal::Cordon), long: so, .. } if *node == member && *so == long)
+fn is_cordon(bed: &TestBed, alert: &Finding, member: NodeId, long: bool) -> bool {
+    let order = StandingOrder::Cordon;
+    let facts = match long {
+        true => Facts::HeldTooLong { order, excluded: None },
+        false => Facts::OrderStands { order, excluded: None },
+    };
+    alert.facts == facts && alert.subject == bed.state.node_subject(member)
 }
 
 #[test]
@@ -316,10 +328,10 @@ fn fresh_orders_are_reported() {
     let bar = Bar::Partition(part(0));
     order(&mut bed, Order::Bar { bar, member: barred });
     let told = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
-    assert!(
-        matches!(told[0], Alert::Held { held: Held::Bar(node, found), long: false, .. } if node == barred && found == bar)
-    );
-    assert!(is_cordon(&told[1], cordoned, false) && told.len() == 2, "{told:?}");
+    let excluded = Some(bed.state.node_name(barred));
+    assert_eq!(told[0].facts, Facts::OrderStands { order: StandingOrder::Exclusion, excluded });
+    assert_eq!(told[0].subject, bed.state.partition_subject(part(0)));
+    assert!(is_cordon(&bed, &told[1], cordoned, false) && told.len() == 2, "{told:?}");
 }
 
 #[test]
@@ -330,5 +342,6 @@ fn unextended_lease_is_stale() {
     let thresholds = Thresholds { stale_after_ms: Some(500), members_min: None, held_for_ms: 3_600_000 };
     bed.pass(600, &[silent]);
     let stale = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
-    assert_eq!(stale, [Alert::LeaseStale { member: silent, for_ms: 600 }]);
+    assert_eq!(stale[0].subject, bed.state.node_subject(silent));
+    assert_eq!(facts_of(stale), [Facts::LeaseStale { silent_for_ms: 600 }]);
 }

@@ -1,6 +1,6 @@
 //! First assignment, failure, election, withdrawal, reports, deltas.
 
-use crate::bed::{TABLE, TestBed, part, register, settings};
+use crate::bed::{TABLE, TestBed, facts_of, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -15,8 +15,8 @@ fn first_assignment_is_round_robin() {
     let error = table_ready(&bed.state, TABLE).unwrap_err();
     assert_eq!((error.kind, error.have, error.need), (ErrorKind::NotEnoughNodes, Some(2), Some(3)));
     assert_eq!(
-        explain(&bed.state, &Remembered::default(), part(0)).unwrap(),
-        vec![Why::NotEnoughNodes { have: 2, need: 3 }]
+        facts_of(explain(&bed.state, &Remembered::default(), part(0)).unwrap()),
+        [Facts::NotEnoughNodes { have: 2, need: 3 }]
     );
 
     bed.join("cyrene", 3);
@@ -83,10 +83,9 @@ fn silent_node_is_failed_once_and_returns_with_data() {
     assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
     assert_eq!(bed.row(0).epoch, row.epoch.next().unwrap());
     assert_eq!(bed.online(), 6);
-    let since = bed.now;
-    let placement = row.placements[0].id;
-    let why = Why::NoLiveReplica { node: athens, placement, since };
-    assert_eq!(explain(&bed.state, &Remembered::default(), part(0)).unwrap(), vec![why]);
+    let why = explain(&bed.state, &Remembered::default(), part(0)).unwrap();
+    assert_eq!(why[0].since, bed.now);
+    assert_eq!(facts_of(why), [Facts::NoLiveReplica { node: bed.state.node_name(athens) }]);
     assert_eq!(duties(&bed.state, athens), None);
 
     // The same process, awake again, registers a new incarnation and is served at once: its lease ended long ago.

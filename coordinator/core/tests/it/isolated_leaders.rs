@@ -1,7 +1,7 @@
 //! Leaders that hear too few followers (PROTOCOL rule 6).
 
-use crate::bed::{TestBed, part, settings};
-use archon_coordinator_core::{Explainer, Remembered, Why};
+use crate::bed::{TestBed, facts_of, part, settings};
+use archon_coordinator_core::{Explainer, Remembered};
 use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -97,9 +97,9 @@ fn isolated_leader_is_reported() {
     let why = |bed: &TestBed| {
         let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
         let explainer = Explainer::new(&bed.state, &remembered);
-        (explainer.isolated().collect::<Vec<_>>(), explainer.explain(part(0)).unwrap())
+        (explainer.isolated().collect::<Vec<_>>(), facts_of(explainer.explain(part(0)).unwrap()))
     };
-    let isolated = Why::LeaderHearsTooFew { node: leader, hears: 1, need: 2 };
+    let isolated = Facts::LeaderHearsTooFew { node: bed.state.node_name(leader), have: 1, need: 2 };
     assert_eq!(why(&bed), (vec![part(0)], vec![isolated]));
     // It asks again while that holds.
     bed.pass(10_000, &[]);

@@ -1,7 +1,7 @@
 //! Orders about leases and their reports: orders without effect, participants of tables that hold data, and owners that
 //! may be dead.
 
-use crate::bed::{JOBS, Jobs, register, worker};
+use crate::bed::{JOBS, Jobs, facts_of, register, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -13,12 +13,12 @@ fn give(jobs: &mut Jobs, order: Order) {
     jobs.bed.settle();
 }
 
-fn why(jobs: &Jobs, partition: PartitionId) -> Vec<Why> {
-    explain(&jobs.bed.state, &Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now), partition)
-        .expect("a partition")
+fn why(jobs: &Jobs, partition: PartitionId) -> Vec<Facts> {
+    let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
+    facts_of(explain(&jobs.bed.state, &remembered, partition).expect("a partition"))
 }
 
-fn found(jobs: &Jobs) -> Vec<Alert> {
+fn found(jobs: &Jobs) -> Vec<Finding> {
     alerts(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now, THRESHOLDS)
 }
 
@@ -77,8 +77,7 @@ fn leases_obey_bump_bar_and_offline() {
     let row = jobs.bed.state.partition(partition).unwrap().clone();
     jobs.bed.ok(Command::Change(vec![PartitionChange::one(partition, row.version, Edit::Vacate(Ending::Released))]));
     jobs.bed.settle();
-    let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
-    assert_eq!(explain(&jobs.bed.state, &remembered, partition), Some(vec![Why::AllBarred { participants: 3 }]));
+    assert_eq!(why(&jobs, partition), [Facts::AllBarred { participants_total: 3 }]);
     give(&mut jobs, Order::Unbar { bar: Bar::Table(JOBS), member: owner });
     jobs.bed.settle();
     assert_eq!(jobs.owners()[&partition.index], owner);
@@ -101,7 +100,8 @@ fn barred_owner_without_successor_is_reported() {
     assert_eq!(why(&jobs, partition), []);
     give(&mut jobs, Order::Bar { bar, member: owner });
     assert_eq!(jobs.owners()[&0], owner);
-    assert_eq!(why(&jobs, partition), [Why::OwnerStays { node: owner }]);
+    let node = jobs.bed.state.node_name(owner);
+    assert_eq!(why(&jobs, partition), [Facts::OwnerStays { node, leases_kept: None, named: String::new() }]);
     assert_eq!(staying_leases(&jobs.bed.state), [(owner, vec![partition])].into());
     give(&mut jobs, Order::Unbar { bar, member: other });
     assert_eq!(jobs.owners()[&0], other);
@@ -117,7 +117,8 @@ fn lease_staying_through_maintenance_is_reported_once() {
     assert_eq!(staying_leases(&jobs.bed.state)[&owner].len(), 2);
     assert_eq!(still_led(&jobs.bed.state, owner).count(), 2, "whoever gives the order is told");
     let told = found(&jobs);
-    assert!(matches!(told[..], [Alert::Held { long: false, .. }]), "but for the order itself: {told:?}");
+    let [alert] = &told[..] else { panic!("but for the order itself: {told:?}") };
+    assert_eq!(alert.code(), ReasonCode::OrderStands);
 }
 
 #[test]
@@ -152,8 +153,10 @@ fn participant_without_lease_table_is_reported() {
     let participant = Some(Participant { tables, timing: None });
     let member = jobs.bed.join_with(Register { participant, ..register("typo", 77, 78) });
     jobs.bed.settle();
-    let none = |table: &str| Alert::NoLeaseTable { member, table: table.to_owned() };
-    assert_eq!(found(&jobs), [none("jbos"), none("default")]);
+    let none = |table: &str, exists| Facts::NoLeaseTable { table: table.to_owned(), exists };
+    let reported = found(&jobs);
+    assert!(reported.iter().all(|alert| alert.subject == jobs.bed.state.node_subject(member)), "{reported:?}");
+    assert_eq!(facts_of(reported), [none("jbos", false), none("default", true)]);
 }
 
 #[test]
@@ -167,11 +170,13 @@ fn overdue_heartbeats_of_owner_are_reported() {
     jobs.bed.pass(23_900, &[slow]);
     assert_eq!(found(&jobs), []);
     jobs.bed.pass(100, &[slow]);
-    assert_eq!(found(&jobs), [Alert::HeartbeatsOverdue { member: slow, for_ms: 24_000, left_ms: 21_000 }]);
+    let reported = found(&jobs);
+    assert_eq!(reported[0].subject, jobs.bed.state.node_subject(slow));
+    assert_eq!(facts_of(reported), [Facts::HeartbeatsOverdue { silent_for_ms: 24_000, left_for_ms: 21_000 }]);
     // The cluster's default timing does not report a short delay.
     let node = jobs.bed.leader(0).unwrap();
     jobs.bed.pass(900, &[slow, node]);
-    assert!(
-        !found(&jobs).iter().any(|alert| matches!(alert, Alert::HeartbeatsOverdue { member, .. } if *member == node))
-    );
+    let subject = jobs.bed.state.node_subject(node);
+    let is_overdue = |alert: &Finding| alert.code() == ReasonCode::HeartbeatsOverdue && alert.subject == subject;
+    assert!(!found(&jobs).iter().any(is_overdue));
 }

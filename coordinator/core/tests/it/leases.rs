@@ -1,6 +1,6 @@
 //! Lease tables: owners of another service's partitions, and few moves.
 
-use crate::bed::{JOBS, Jobs, worker};
+use crate::bed::{JOBS, Jobs, facts_of, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -80,14 +80,15 @@ fn limits_hold_and_unowned_leases_state_reason() {
     let mut jobs = Jobs::new(4);
     let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
     let why = explain(&jobs.bed.state, &remembered, PartitionId::new(JOBS, 0)).unwrap();
-    assert_eq!(why, [Why::NoParticipant { table: "jobs".into() }]);
+    assert_eq!(facts_of(why), [Facts::AwaitsFirstParticipant {}]);
     jobs.bed.join_with(Register { partitions_max: Some(3), ..worker(0) });
     jobs.bed.settle();
     assert_eq!(jobs.counts(), [3]);
     let left = jobs.rows().find(|row| row.leader.is_none()).unwrap().id;
     let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
     let why = explain(&jobs.bed.state, &remembered, left).unwrap();
-    assert_eq!(why, [Why::NodesAtLimit { full: 1, plan: false }]);
+    let at_limit = Facts::NodesAtLimit { partitions_short: None, nodes_full: 1, plan: false, raisable: true };
+    assert_eq!(facts_of(why), [at_limit]);
 }
 
 #[test]

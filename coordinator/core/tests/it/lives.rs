@@ -1,6 +1,6 @@
 //! Incarnations of a node: effects of a restart, the required proof, and messages of older incarnations.
 
-use crate::bed::{TestBed, boxed, part, register, settings};
+use crate::bed::{TestBed, boxed, facts_of, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use uuid::Uuid;
@@ -22,8 +22,8 @@ fn restart_ends_leaderships_and_waits_for_old_lease() {
     // The lease of the old incarnation may run until a failure time-out after its last answer.
     assert_eq!(bed.turn(), vec![]);
     assert_eq!(
-        explain(&bed.state, &Remembered::default(), part(0)).unwrap(),
-        vec![Why::WaitingForLease { node: athens, incarnation: old }]
+        facts_of(explain(&bed.state, &Remembered::default(), part(0)).unwrap()),
+        [Facts::WaitingForLease { node: "athens".to_owned() }]
     );
     bed.now = bed.now.plus(1_249);
     bed.heartbeat_all();

@@ -262,15 +262,19 @@ fn leadership_is_granted_above_known_epochs(mutant: Option<Mutant>) -> bool {
     let overtaken = bed.fact(0, own, Fact::Overtaken { by });
     bed.report(leader, &overtaken).expect("a report");
     let row = bed.row(0).clone();
-    let why = Why::EpochSurpassed { known: by };
-    let told = explain(&bed.state, &Remembered::default(), part(0)).is_some_and(|whys| whys.contains(&why));
+    let surpassed = Facts::EpochSurpassed { epoch: by.get() };
+    let reported = |bed: &TestBed| {
+        let found = explain(&bed.state, &Remembered::default(), part(0)).expect("a partition");
+        found.iter().any(|finding| finding.facts == surpassed)
+    };
+    let told = reported(&bed);
     // The same report again names an outdated epoch.
     let late = bed.report(leader, &overtaken).is_err();
     // A leader that serves above it resolves the matter.
     let online = bed.fact(0, row.leader.expect("a leader"), Fact::Online);
     let leader = row.leader_placement().expect("a leader").node;
     bed.report(leader, &online).expect("a report");
-    let over = explain(&bed.state, &Remembered::default(), part(0)).is_some_and(|whys| !whys.contains(&why));
+    let over = !reported(&bed);
     row.epoch == Epoch::new(by.get() + 1) && told && late && over
 }
 

@@ -1,6 +1,6 @@
 //! Ownership of names and directories: takeovers, copied and wiped directories, removed nodes.
 
-use crate::bed::{TestBed, boxed, part, register, settings};
+use crate::bed::{TestBed, boxed, facts_of, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -81,7 +81,7 @@ fn only_failed_nodes_name_is_taken_over() {
     assert_ne!(new, athens);
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
     assert_eq!(bed.row(0).live().count(), 0);
-    assert_eq!(explain(&bed.state, &Remembered::default(), part(0)).unwrap(), vec![Why::DataLost]);
+    assert_eq!(facts_of(explain(&bed.state, &Remembered::default(), part(0)).unwrap()), [Facts::DataLost {}]);
     bed.settle();
     assert_eq!(bed.online(), 1);
 
@@ -185,4 +185,10 @@ fn removed_nodes_directory_is_refused_without_row() {
     // An empty one joins under the same name.
     bed.join("athens", 51);
     assert_eq!(bed.refused(boxed(Register { name: "corinth".into(), ..back })), ErrorKind::Refused);
+}
+
+#[test]
+fn subject_of_removed_node_is_its_number() {
+    let removed = NodeId::new(5);
+    assert_eq!(ClusterState::new().node_subject(removed).to_string(), "node 5");
 }

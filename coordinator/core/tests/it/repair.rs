@@ -1,6 +1,6 @@
 //! Replacement of failed, lost, damaged and leaving copies.
 
-use crate::bed::{TestBed, part, register, settings};
+use crate::bed::{TestBed, facts_of, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -167,8 +167,11 @@ fn withheld_repair_is_reported() {
     let explainer = Explainer::new(&bed.state, &remembered);
     let too_many = Withheld { failed: 2, of: 4 };
     assert_eq!((withheld(&bed.state), explainer.shortage().withheld), (Some(too_many), Some((8, too_many))));
-    let why = explainer.explain(part(0)).unwrap();
-    assert!(why.contains(&Why::RepairWithheld { failed: 2, of: 4 }), "{why:?}");
+    let why = facts_of(explainer.explain(part(0)).unwrap());
+    assert!(
+        why.contains(&Facts::RepairWithheld { partitions_short: None, nodes_failed: 2, nodes_total: 4 }),
+        "{why:?}"
+    );
     bed.rejoin(down[0], 900);
     bed.settle();
     assert_eq!(withheld(&bed.state), None);
@@ -189,8 +192,9 @@ fn copy_without_target_is_reported() {
     let explainer = Explainer::new(&bed.state, &remembered);
     assert_eq!(explainer.shortage(), Shortage { nodes_at_limit: 4, ..Shortage::default() });
     let short = bed.state.partitions.iter().find(|row| row.live().count() == 1).unwrap();
-    let why = explainer.explain(short.id).unwrap();
-    assert_eq!(why, [Why::UnderReplicated { have: 1, want: 2 }, Why::NodesAtLimit { full: 1, plan: false }]);
+    let why = facts_of(explainer.explain(short.id).unwrap());
+    let at_limit = Facts::NodesAtLimit { partitions_short: None, nodes_full: 1, plan: false, raisable: true };
+    assert_eq!(why, [Facts::UnderReplicated { missing: 1, of: 2, supply: None }, at_limit]);
     // The proposed remedy works.
     bed.join("d", 9);
     bed.settle();

@@ -1,6 +1,6 @@
 //! Start of the unavailability of partitions, and its alerts.
 
-use crate::bed::{JOBS, Jobs, TABLE, TestBed, part, settings, worker};
+use crate::bed::{JOBS, Jobs, TestBed, facts_of, part, settings, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -12,8 +12,19 @@ fn remembered(bed: &TestBed) -> Remembered {
     Remembered::new(&bed.state, &bed.liveness, bed.now)
 }
 
-fn not_served_of(bed: &TestBed) -> Vec<Alert> {
+fn not_served_of(bed: &TestBed) -> Vec<Finding> {
     not_served(&bed.state, &remembered(bed), bed.now)
+}
+
+/// Returns the number of unserved partitions of the only table with an alarm, and the one unserved for longest.
+fn unserved(bed: &TestBed) -> (String, u32, u32) {
+    let found = not_served_of(bed);
+    let [Finding { subject, facts: Facts::NotServed { partitions_unserved: partitions, longest, .. }, .. }] =
+        &found[..]
+    else {
+        panic!("{found:?}")
+    };
+    (subject.to_string(), *partitions, *longest)
 }
 
 /// Reports by every owner that it could not acquire its partition.
@@ -37,8 +48,8 @@ fn owner_that_never_acquires_raises_alarm() {
     assert!(bed.state.partitions.of_table(JOBS).all(|row| row.status == PartitionStatus::Assigned));
     assert_eq!(not_served_of(&bed), []);
     bed.pass(100, &[]);
-    let alert = Alert::NotServed { table: JOBS, partitions: 2, longest: job(0), since: began };
-    assert_eq!(not_served_of(&bed), [alert]);
+    assert_eq!(unserved(&bed), ("table jobs".to_owned(), 2, 0));
+    assert_eq!(not_served_of(&bed)[0].since, began);
     bed.settle();
     assert_eq!(remembered(&bed).unserved_since(job(0)), None);
     assert_eq!(not_served_of(&bed), []);
@@ -50,7 +61,7 @@ fn lease_table_without_participants_has_one_alarm() {
     jobs.bed.pass(60_000, &[]);
     assert!(remembered(&jobs.bed).unserved_since(job(0)).is_some());
     let why = explain(&jobs.bed.state, &remembered(&jobs.bed), job(0)).unwrap();
-    assert_eq!(why, [Why::NoParticipant { table: "jobs".into() }]);
+    assert_eq!(facts_of(why), [Facts::AwaitsFirstParticipant {}]);
     assert_eq!(not_served_of(&jobs.bed), []);
 }
 
@@ -64,10 +75,8 @@ fn partition_given_up_by_all_is_reported_and_raises_alarm() {
         assert!(bed.state.partitions.of_table(JOBS).all(|row| row.leader.is_none()));
     }
     let why = explain(&bed.state, &remembered(&bed), job(0)).unwrap();
-    assert_eq!(why, [Why::GivenUp { participants: 2 }]);
-    let [Alert::NotServed { table: JOBS, partitions: 2, .. }] = not_served_of(&bed)[..] else {
-        panic!("{:?}", not_served_of(&bed))
-    };
+    assert_eq!(facts_of(why), [Facts::GivenUp { participants_total: 2 }]);
+    assert_eq!(unserved(&bed).1, 2);
 }
 
 #[test]
@@ -81,17 +90,14 @@ fn unserved_data_raises_alarm_unless_offline() {
     let silent = bed.alive();
     bed.pass(20_000, &silent);
     assert_eq!(bed.online(), 0);
-    let [Alert::NotServed { table: TABLE, partitions: 3, longest, .. }] = not_served_of(&bed)[..] else {
-        panic!("{:?}", not_served_of(&bed))
-    };
-    assert_eq!(longest, part(0));
+    assert_eq!(unserved(&bed), ("table default".to_owned(), 3, 0));
     let command = check_order(&bed.state, Order::Online { partition: part(3) }, "").unwrap().expect("news");
     bed.ok(command);
     bed.pass(12_000, &silent);
-    assert!(matches!(not_served_of(&bed)[..], [Alert::NotServed { partitions: 3, .. }]), "it was to be offline");
+    assert_eq!(unserved(&bed).1, 3, "it was to be offline");
     bed.pass(1_000, &silent);
-    assert!(matches!(not_served_of(&bed)[..], [Alert::NotServed { partitions: 4, .. }]));
-    bed.ok(Command::DropTable { table: TABLE });
+    assert_eq!(unserved(&bed).1, 4);
+    bed.ok(Command::DropTable { table: part(0).table });
     bed.pass(100, &silent);
     assert_eq!(not_served_of(&bed), []);
 }
@@ -105,10 +111,10 @@ fn unserved_grace_follows_time_outs_and_restarts_with_leader() {
     bed.pass(29_900, &[]);
     assert_eq!(not_served_of(&bed), []);
     bed.pass(500, &[]);
-    assert!(matches!(not_served_of(&bed)[..], [Alert::NotServed { partitions: 2, .. }]));
+    assert_eq!(unserved(&bed).1, 2);
     bed.liveness = Liveness::new(bed.now);
     bed.pass(1_000, &[]);
     assert_eq!(not_served_of(&bed), []);
     bed.pass(30_000, &[]);
-    assert!(matches!(not_served_of(&bed)[..], [Alert::NotServed { partitions: 2, .. }]));
+    assert_eq!(unserved(&bed).1, 2);
 }

@@ -1,6 +1,6 @@
 //! Zones and limits in first assignments and plans.
 
-use crate::bed::{TestBed, register, settings};
+use crate::bed::{TestBed, facts_of, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use proptest::prelude::*;
@@ -140,15 +140,12 @@ fn partitions_without_room_are_explained() {
     });
     bed.settle();
     let waits = PartitionId::new(TableId::new(2), 0);
-    let why = |bed: &TestBed| explain(&bed.state, &Remembered::default(), waits).unwrap();
-    assert_eq!(why(&bed), [Why::NodesAtLimit { full: 3, plan: false }]);
+    let why = |bed: &TestBed| facts_of(explain(&bed.state, &Remembered::default(), waits).unwrap());
+    let at_limit = |plan| Facts::NodesAtLimit { partitions_short: None, nodes_full: 3, plan, raisable: true };
+    assert_eq!(why(&bed), [at_limit(false)]);
     bed.join("d", 9);
     bed.settle();
-    assert_eq!(
-        why(&bed),
-        [Why::NodesAtLimit { full: 3, plan: true }],
-        "one node has room, and could take from the others"
-    );
+    assert_eq!(why(&bed), [at_limit(true)], "one node has room, and could take from the others");
     // The proposed remedy works while it is reported: each plan makes room on some nodes, which is taken at once.
     let second = PartitionId::new(TableId::new(2), 1);
     for _ in 0..2 {

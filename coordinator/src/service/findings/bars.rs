@@ -1,6 +1,6 @@
 //! Bars of members from partitions, as findings show them.
 
-use crate::service::findings::{events, subjects};
+use crate::service::findings::events;
 use archon_coordinator_core::{Bar, ClusterState, Note};
 use archon_documents::BarSummary;
 use archon_types::NodeId;
@@ -9,8 +9,8 @@ use archon_types::subject::Subject;
 /// Returns the subject of a bar.
 pub(crate) fn subject(state: &ClusterState, bar: Bar) -> Subject {
     match bar {
-        Bar::Table(table) => subjects::table(state, table),
-        Bar::Partition(partition) => subjects::partition(state, partition),
+        Bar::Table(table) => state.table_subject(table),
+        Bar::Partition(partition) => state.partition_subject(partition),
     }
 }
 

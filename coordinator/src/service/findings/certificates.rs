@@ -1,20 +1,19 @@
 //! Members that must renew their certificates, or do not load new ones; and checks against revoking certificates in use
 //! by mistake.
 
-use super::subjects;
 use crate::leader::load::Loads;
 use crate::raft::VoterView;
-use crate::service::findings::reason::reason_now;
 use archon_coordinator_core::{ClusterState, majority};
-use archon_documents::Reason;
 use archon_security::{Identity, date};
 use archon_types::subject::Subject;
-use archon_types::{AuthorityPrint, ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal, WHENEVER};
+use archon_types::{
+    AuthorityPrint, AuthorityUse, ErrorDetail, ErrorKind, Facts, Finding, MemberCertificate, Millis, Renewal, WHENEVER,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Maximum number of members named individually for the same reason.
-const TOLD_MAX: usize = 5;
+const NAMED_MAX: usize = 5;
 const MS_PER_HOUR: u64 = 60 * 60 * 1_000;
 
 /// A member, and the certificate that it uses.
@@ -45,7 +44,7 @@ pub(in crate::service) fn shown(
     });
     let nodes = loads.certificates().filter(|(node, _)| state.is_alive(*node)).map(|(node, certificate)| {
         let name = state.node_name(node);
-        Holder { identity: format!("node/{name}"), name, subject: subjects::node(state, node), certificate }
+        Holder { identity: format!("node/{name}"), name, subject: state.node_subject(node), certificate }
     });
     voters.chain(nodes).collect()
 }
@@ -153,31 +152,40 @@ pub(in crate::service) fn check_kept(
     Err(ErrorDetail::new(ErrorKind::Refused, why))
 }
 
-/// Returns reasons to check certificates. `own`: that of this coordinator, which is voter `me`; `loads` contains those
+/// Returns findings about certificates. `own`: that of this coordinator, which is voter `me`; `loads` contains those
 /// of nodes.
-pub(in crate::service) fn reasons(
+pub(in crate::service) fn findings(
     state: &ClusterState,
     loads: &Loads,
     (me, own): (u64, Option<MemberCertificate>),
     voters: &[VoterView],
     now: Millis,
-) -> Vec<Reason> {
+) -> Vec<Finding> {
     let all = shown(state, loads, (me, own), voters);
-    let with =
-        |is: &dyn Fn(&MemberCertificate) -> bool| all.iter().filter(|one| is(&one.certificate)).collect::<Vec<_>>();
-    let renewal = |wanted| move |certificate: &MemberCertificate| certificate.renewal(now) == Some(wanted);
-    let remedy = "issue a new one with `archon cert … --force`; the member loads it from its --tls-dir within 15 \
-                  seconds";
-    let left = |one: &MemberCertificate| format!("the certificate of {{}} {}", until_text(one.expires_at, now));
+    let renewals = |wanted| all.iter().filter(move |one| one.certificate.renewal(now) == Some(wanted));
+    let ending = |Group { members, members_total, first }: Group<'_>| {
+        let (end, now) = (first.certificate.expires_at.get(), now.get());
+        let left_for_ms = i64::try_from(end.abs_diff(now)).unwrap_or(i64::MAX);
+        let left_for_ms = if end > now { left_for_ms } else { -left_for_ms };
+        (members, members_total, first.name.clone(), left_for_ms)
+    };
+    let expired = |group: Group<'_>| {
+        let (members, members_total, first, left_for_ms) = ending(group);
+        Facts::CertificateExpired { members, members_total, first, left_for_ms }
+    };
+    let expires = |group: Group<'_>| {
+        let (members, members_total, first, left_for_ms) = ending(group);
+        Facts::CertificateExpires { members, members_total, first, left_for_ms }
+    };
+    let not_taken = |Group { members, members_total, first }: Group<'_>| Facts::CertificateNotTaken {
+        members,
+        members_total,
+        first: first.name.clone(),
+    };
     [
-        told(ReasonCode::CertificateExpired, &with(&renewal(Renewal::Overdue)), left, remedy),
-        told(ReasonCode::CertificateExpires, &with(&renewal(Renewal::Due)), left, remedy),
-        told(
-            ReasonCode::CertificateNotTaken,
-            &with(&|certificate| certificate.not_taken),
-            |_| "{} cannot use the new certificate in its directory and keeps the old one".to_owned(),
-            "see its log, and run `archon cert check DIR` there",
-        ),
+        grouped(renewals(Renewal::Overdue), expired),
+        grouped(renewals(Renewal::Due), expires),
+        grouped(all.iter().filter(|one| one.certificate.not_taken), not_taken),
         differing(&all).into_iter().collect(),
     ]
     .concat()
@@ -185,7 +193,7 @@ pub(in crate::service) fn reasons(
 
 /// Reports members with certificates of different authorities: a process that trusts only one of these does not trust
 /// all members.
-fn differing(all: &[Holder]) -> Option<Reason> {
+fn differing(all: &[Holder]) -> Option<Finding> {
     let mut signed = BTreeMap::<AuthorityPrint, Vec<&str>>::new();
     for one in all {
         if let Some(authority) = one.certificate.authority {
@@ -198,59 +206,48 @@ fn differing(all: &[Holder]) -> Option<Reason> {
     // The smallest groups come first.
     let mut signed: Vec<_> = signed.into_iter().collect();
     signed.sort_by_key(|(_, names)| names.len());
-    let said = signed.iter().map(|(authority, names)| {
-        let named: Vec<&str> = names.iter().take(TOLD_MAX).copied().collect();
-        let more = if names.len() > TOLD_MAX { format!(" and {} more", names.len() - TOLD_MAX) } else { String::new() };
-        format!("{authority} that of {}{more}", named.join(", "))
-    });
-    let said: Vec<String> = said.collect();
-    let message = format!("members use certificates of {} authorities: {}", signed.len(), said.join("; "));
-    let remedy = "if the authority is being changed, continue: docs/operate/certificates.md, Changing the authority; \
-                  otherwise issue new certificates for members with the wrong one (`archon cert members` lists them)";
-    Some(reason_now(ReasonCode::AuthoritiesDiffer, Subject::Cluster, message, remedy))
+    let usage = |(authority, names): (AuthorityPrint, Vec<&str>)| AuthorityUse {
+        authority: authority.to_string(),
+        members: names.iter().take(NAMED_MAX).map(|name| (*name).to_owned()).collect(),
+        members_more: names.len().saturating_sub(NAMED_MAX) as u64,
+    };
+    let authorities = signed.into_iter().map(usage).collect();
+    Some(Finding::new(Subject::Cluster, Facts::AuthoritiesDiffer { authorities }))
 }
 
-/// Returns one reason for each member, or one for all if they are many. `{}` in a text stands for the member.
-fn told(
-    code: ReasonCode,
-    holders: &[&Holder],
-    text: impl Fn(&MemberCertificate) -> String,
-    remedy: &str,
-) -> Vec<Reason> {
-    let first = holders.iter().min_by_key(|one| one.certificate.expires_at);
-    match (first, holders.len()) {
-        (Some(first), count) if count > TOLD_MAX => {
-            let named: Vec<&str> = holders.iter().take(TOLD_MAX).map(|one| one.name.as_str()).collect();
-            let said = text(&first.certificate).replace("{}", &first.name);
-            let message = format!("of {count} members ({}, …): {said}", named.join(", "));
-            vec![reason_now(code, Subject::Cluster, message, remedy)]
+/// Members with the same finding.
+struct Group<'a> {
+    /// Names of the first few.
+    members: Vec<String>,
+    /// Their number.
+    members_total: u64,
+    /// The first one to expire.
+    first: &'a Holder,
+}
+
+/// Returns one finding for each member, or one for all if they are many.
+fn grouped<'a>(holders: impl Iterator<Item = &'a Holder>, facts: impl Fn(Group<'a>) -> Facts) -> Vec<Finding> {
+    let holders: Vec<&Holder> = holders.collect();
+    let group = |holders: &[&'a Holder], first: &'a Holder| Group {
+        members: holders.iter().take(NAMED_MAX).map(|one| one.name.clone()).collect(),
+        members_total: holders.len() as u64,
+        first,
+    };
+    match holders.iter().copied().min_by_key(|one| one.certificate.expires_at) {
+        Some(first) if holders.len() > NAMED_MAX => {
+            vec![Finding::new(Subject::Cluster, facts(group(&holders, first)))]
         }
         _ => {
-            let one = |one: &&Holder| {
-                reason_now(code, one.subject.clone(), text(&one.certificate).replace("{}", &one.name), remedy)
-            };
-            holders.iter().map(one).collect()
+            let single = |one: &&'a Holder| Finding::new(one.subject.clone(), facts(group(&[*one], *one)));
+            holders.iter().map(single).collect()
         }
-    }
-}
-
-/// Formats the time until the end, or since.
-fn until_text(end: Millis, now: Millis) -> String {
-    let text = |millis: u64| match millis / MS_PER_HOUR {
-        0 => "less than an hour".to_owned(),
-        1 => "an hour".to_owned(),
-        hours @ 2..48 => format!("{hours} hours"),
-        hours => format!("{} days", hours / 24),
-    };
-    match end > now {
-        true => format!("expires in {}", text(end.since(now))),
-        false => format!("expired {} ago", text(now.since(end))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_documents::Reason;
     use archon_types::CoordinatorRole;
 
     const DAY: u64 = 24 * MS_PER_HOUR;
@@ -268,8 +265,9 @@ mod tests {
     }
 
     fn codes(own: Option<MemberCertificate>, voters: &[VoterView]) -> Vec<(String, String)> {
-        let found = reasons(&ClusterState::new(), &Loads::default(), (1, own), voters, NOW);
-        found.into_iter().map(|reason| (reason.code.as_str().to_owned(), reason.message)).collect()
+        let found = findings(&ClusterState::new(), &Loads::default(), (1, own), voters, NOW);
+        let reasons = found.into_iter().map(Reason::from);
+        reasons.map(|reason| (reason.code.as_str().to_owned(), reason.message)).collect()
     }
 
     #[test]

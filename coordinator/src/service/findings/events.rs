@@ -1,6 +1,5 @@
 //! Events for people and programs: code, cause and subject.
 
-use super::subjects;
 use crate::service::findings::bars;
 use crate::service::findings::words::{because, numbers};
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
@@ -26,8 +25,8 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
     let by = cause(state, &event.who);
     // Uses the name at that time: the state may no longer contain it.
     let named = |id: &NodeId, name: &str| Subject::Node { node_id: id.get(), node: name.to_owned() };
-    let node = |id: &NodeId| subjects::node(state, *id);
-    let of = |partition: &PartitionId| subjects::partition(state, *partition);
+    let node = |id: &NodeId| state.node_subject(*id);
+    let of = |partition: &PartitionId| state.partition_subject(*partition);
     let (message, subject) = match &event.what {
         EventKind::Bootstrapped => ("bootstrapped".to_owned(), Subject::Cluster),
         EventKind::NodeRegistered { node: id, name, incarnation } => {
@@ -234,7 +233,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             (what, Subject::Cluster)
         }
         EventKind::ProtocolHeld { held: true } => {
-            ("protocol held until `archon upgrade finalize` or `release`".to_owned(), Subject::Cluster)
+            ("protocol held: it does not rise until it is finalized or released".to_owned(), Subject::Cluster)
         }
         EventKind::ProtocolHeld { held: false } => {
             ("protocol released: it rises once every member supports the next one".to_owned(), Subject::Cluster)
@@ -392,8 +391,13 @@ mod tests {
         };
         state.events.push_back(Event { at: Millis::new(0), index: 1, who: Actor::Coordinator(1), what });
         let of = PartitionId::new(TableId::new(14), 7);
-        assert_eq!(subjects::partition(&state, of).to_string(), "partition orders/7");
+        assert_eq!(state.partition_subject(of).to_string(), "partition orders/7");
         assert_eq!(state.partition_name(PartitionId::new(TableId::new(13), 7)), "13/7");
+    }
+
+    #[test]
+    fn removed_node_as_a_cause_is_its_number() {
+        assert_eq!(cause(&ClusterState::new(), &Actor::Node(NodeId::new(5))).to_string(), "node 5");
     }
 
     #[test]

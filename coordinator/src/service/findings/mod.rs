@@ -1,15 +1,10 @@
-//! Findings for people: status, alerts, reasons and events.
+//! Status, findings and events: those of the core, and those that only the process knows.
 
-mod alert_texts;
 pub(super) mod alerts;
 pub(crate) mod bars;
 pub(super) mod certificates;
-pub(super) mod describe;
 pub(crate) mod disks;
 pub(crate) mod events;
-mod folded;
-pub(crate) mod found;
-pub(crate) mod reason;
 pub(super) mod status;
 pub(super) mod subjects;
 pub(super) mod voters;

@@ -10,8 +10,8 @@ use crate::service::call::Call;
 use crate::service::documents::answers;
 use crate::service::findings::subjects::cluster_text;
 use archon_coordinator_core::{ClusterState, Remembered, counts};
-use archon_documents::{CheckCluster, Reason, ShowStatus, Status};
-use archon_types::Severity;
+use archon_documents::{CheckCluster, ShowStatus, Status};
+use archon_types::{Finding, Severity};
 use std::sync::Arc;
 
 /// Maximum number of reasons in a status.
@@ -48,22 +48,22 @@ impl Admins {
                 copies_condemned: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
             }
         };
-        let (status, mut found, _) = self.found(call, look, status).await?;
+        let (status, mut found) = self.found(call, look, status).await?;
         // Intended states hold nothing up.
         found.retain(|found| found.waits || found.severity != Severity::Notice);
         found.sort_by_key(|found| !found.waits);
         found.truncate(STATUS_REASONS_MAX);
-        Ok(Status { reasons: found.into_iter().map(|found| found.reason).collect(), ..status })
+        Ok(Status { reasons: found.into_iter().map(Into::into).collect(), ..status })
     }
 
-    /// Returns reasons to check certificates.
+    /// Returns findings about certificates.
     pub(in crate::service) fn certificates(
         &self,
         session: &Session,
         state: &ClusterState,
         view: &QuorumView,
-    ) -> Vec<Reason> {
+    ) -> Vec<Finding> {
         let own = self.context().transport.certificate();
-        certificates::reasons(state, &session.loads().lock(), (view.id, own), &view.voters, wall_now())
+        certificates::findings(state, &session.loads().lock(), (view.id, own), &view.voters, wall_now())
     }
 }

@@ -5,7 +5,7 @@ use crate::clock::wall_now;
 use crate::service::admins::{Admins, NAMED_MAX, Result};
 use crate::service::call::Call;
 use crate::service::documents::answers;
-use crate::service::findings::{certificates, subjects};
+use crate::service::findings::certificates;
 use archon_coordinator_core::{
     AccessChange, ClusterState, Liveness, RefusedCertificates, check_access, check_withdrawal,
 };
@@ -39,7 +39,7 @@ impl Admins {
                 weight_max: state.access.weight_max(&scope),
                 client: scope.client,
                 table_id: scope.table.map(TableId::get),
-                table: scope.table.map(|id| subjects::table_name(state, id)),
+                table: scope.table.map(|id| state.table_text(id)),
                 may: right.into(),
             });
             let all = asked.table.is_none().then(|| state.refused_certificates()).into_iter().flatten();

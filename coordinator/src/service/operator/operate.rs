@@ -9,14 +9,12 @@ use crate::service::admins::{Admins, NAMED_MAX, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::check_named;
 use crate::service::documents::answers;
-use crate::service::findings::describe::disk_full;
-use crate::service::findings::reason::reason;
 use crate::service::findings::{bars, subjects};
 use crate::service::ranges::reshapings;
 use archon_coordinator_core::{
     ClusterState, Command, Condition, DoorView, EventKind, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle,
     Remembered, RemovalPlan, Reshaping, Response as Answer, check_alter_node, check_drain, check_force_leader,
-    check_lose_node, check_remove, explain, refusal,
+    check_lose_node, check_remove, disk_full, explain, refusal,
 };
 use archon_documents::{
     AlterNode, CheckNode, DescribePartition, Door, DrainCheck, ForceLeader, ForceLeaderCheck, ForcedLeader, ListNodes,
@@ -255,11 +253,11 @@ fn describe(
     let copies: Vec<PartitionCopy> = copies.collect();
     let leader = copies.iter().find(|copy| copy.leads);
     let remembered = Remembered::new(state, liveness, boot_now());
-    let why = explain(state, &remembered, partition).unwrap_or_default();
+    let explained = explain(state, &remembered, partition).unwrap_or_default();
     // Reasons for refused writes, or for a replica that does not become in sync, as only its own node knows them.
     let full = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
     let full = full.filter_map(|copy| disk_full(state, copy.node, loads.disk_full(copy.node)?));
-    let reasons = full.chain(why.iter().map(|why| reason(state, &remembered, partition, why))).collect();
+    let reasons = full.chain(explained).map(Into::into).collect();
     let forced = check_force_leader(state, liveness, boot_now(), partition, None);
     let migration = state.running_migration(partition);
     Ok(PartitionDescription {
@@ -350,7 +348,7 @@ fn texts(obstacles: Option<Vec<Obstacle>>) -> Vec<String> {
 /// Describes the data lost with a node.
 fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String {
     let mut named: Vec<String> =
-        loss.last_copies.iter().take(NAMED_MAX).map(|id| subjects::partition(state, *id).to_string()).collect();
+        loss.last_copies.iter().take(NAMED_MAX).map(|id| state.partition_subject(*id).to_string()).collect();
     if loss.last_copies.len() > NAMED_MAX {
         named.push("…".to_owned());
     }
@@ -364,7 +362,7 @@ fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String
 /// Describes the cost of forcing a leader (PROTOCOL rule 23).
 fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElection) -> String {
     let names = |nodes: &[NodeId]| nodes.iter().map(|node| state.node_name(*node)).collect::<Vec<_>>().join(", ");
-    let mut text = subjects::partition(state, partition).to_string();
+    let mut text = state.partition_subject(partition).to_string();
     match forced.leader {
         Some(leader) => {
             let what = match forced.condition.unwrap_or(Condition::Partial) {

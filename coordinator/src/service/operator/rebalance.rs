@@ -2,7 +2,6 @@
 //! in one short access; sizes are added in another, and texts are made without a lock.
 
 use crate::leader::load::{Copied, Loads};
-use crate::service::findings::subjects;
 use crate::service::ranges::reshapings;
 use archon_coordinator_core::{
     ClusterState, Command, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Reshaping, Subject,
@@ -30,7 +29,7 @@ impl Planned {
         let moves = plan.moves.iter().map(|planned| Move {
             kind: planned.kind.into(),
             table_id: planned.partition.table,
-            table: subjects::table_name(state, planned.partition.table),
+            table: state.table_text(planned.partition.table),
             partition: planned.partition.index,
             from_id: planned.from,
             from: state.node_name(planned.from),
@@ -44,8 +43,8 @@ impl Planned {
         let unmet = plan.unmet.iter().map(|unmet| Unmet {
             code: unmet_code(unmet.reason).into(),
             subject: match unmet.subject {
-                Subject::Node(node) => subjects::node(state, node),
-                Subject::Table(table) => subjects::table(state, table),
+                Subject::Node(node) => state.node_subject(node),
+                Subject::Table(table) => state.table_subject(table),
             },
             message: unmet.reason.to_string(),
             unknown: UnknownFields::new(),
@@ -149,7 +148,7 @@ impl Shown {
             _ => waits.waiting_for(migration).unwrap_or_else(|| migration.reason.clone()),
         };
         let (from, to) = (state.node_name(migration.from), state.node_name(migration.to));
-        let table = subjects::table_name(state, migration.partition.table);
+        let table = state.table_text(migration.partition.table);
         Self { migration: migration.clone(), phase, why, table, from, to }
     }
 

@@ -4,21 +4,20 @@ use crate::leader::session::Session;
 use crate::service::admins::{Admins, NAMED_MAX, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::documents::answers;
-use crate::service::findings::alerts::listed;
-use crate::service::findings::found::{Found, REASONS_MAX};
-use crate::service::findings::reason::reason_now;
+use crate::service::findings::alerts::WAITS_MAX;
 use crate::service::findings::subjects;
 use archon_coordinator_core::{
-    ClusterState, Command, Liveness, Remembered, Response as Answer, check_alter_table, check_nodes_for,
+    ClusterState, Command, Liveness, Remembered, Response as Answer, check_alter_table, check_nodes_for, list_findings,
+    with_intent,
 };
 use archon_documents::{
-    AlterTable, CheckCluster, CheckTable, CreateTable, DescribeTable, DropTable, ListTables, Reason, TableAltered,
-    TableCheck, TableDescription, TableDropped, TableHolder, TablePartition, TableSummary, Tables,
+    AlterTable, CheckCluster, CheckTable, CreateTable, DescribeTable, DropTable, ListTables, TableAltered, TableCheck,
+    TableDescription, TableDropped, TableHolder, TablePartition, TableSummary, Tables,
 };
 use archon_types::subject::Subject;
 use archon_types::{
-    ErrorDetail, ErrorKind, Holds, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId,
-    ReasonCode, Table, TableId,
+    ErrorDetail, ErrorKind, Facts, Finding, Holds, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
+    PlacementId, Table, TableId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,20 +108,22 @@ impl Admins {
         let describe = |session: &Arc<Session>, state: &ClusterState, _: &Remembered| {
             let bytes = |node, copy| session.loads().lock().bytes(node, copy);
             let described = describe(state, &bytes, table_of(state, &asked.table)?, asked.partitions);
-            Ok::<_, ErrorDetail>((described, state.recovery.is_some()))
+            let short = under_replicated(&described).map(|finding| with_intent(state, finding));
+            Ok::<_, ErrorDetail>((described, short, state.recovery.is_some()))
         };
-        let look = (CheckCluster::default(), REASONS_MAX);
-        let (described, found, meant) = self.found(call, look, describe).await?;
-        let (mut described, recovers) = described?;
+        let look = (CheckCluster::default(), WAITS_MAX);
+        let (described, found) = self.found(call, look, describe).await?;
+        let (mut described, short, recovers) = described?;
         let is_holder = |node| described.holders.iter().any(|holder| holder.node_id == node);
-        let is_about_it = |found: &Found| match &found.reason.subject {
+        let is_about_it = |finding: &Finding| match &finding.subject {
             Subject::Table { table_id, .. } | Subject::Partition { table_id, .. } => *table_id == described.table.id,
             Subject::Node { node_id, .. } => is_holder(*node_id),
             _ => false,
         };
-        let found = found.into_iter().filter(is_about_it);
-        let found = found.chain(under_replicated(&described).map(|reason| meant.found(true, reason))).collect();
-        (described.alerts, described.alerts_more) = listed(found, recovers, FINDINGS_MAX);
+        let found = found.into_iter().filter(is_about_it).chain(short).collect();
+        let (found, more) = list_findings(found, recovers, FINDINGS_MAX);
+        described.alerts = found.into_iter().map(Into::into).collect();
+        described.alerts_more = more;
         Ok(described)
     }
 
@@ -219,12 +220,11 @@ fn describe_partition(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, ro
 }
 
 /// Reports missing copies of a table. The findings of the cluster count those of all tables together.
-fn under_replicated(described: &TableDescription) -> Option<Reason> {
-    let TableDescription { table, partitions_under_replicated: short, .. } = described;
-    let all = table.partitions_total;
-    let message = format!("{short} of {all} partitions are under-replicated");
+fn under_replicated(described: &TableDescription) -> Option<Finding> {
+    let TableDescription { table, partitions_under_replicated: missing, .. } = described;
+    let (missing, of) = (u64::from(*missing), u64::from(table.partitions_total));
     let subject = Subject::Table { table_id: table.id, table: table.name.clone() };
-    (*short > 0).then(|| reason_now(ReasonCode::UnderReplicated, subject, message, ""))
+    (missing > 0).then(|| Finding::new(subject, Facts::UnderReplicated { missing, of, supply: None }))
 }
 
 /// Returns a node without any share.

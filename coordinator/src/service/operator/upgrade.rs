@@ -1,22 +1,16 @@
 //! The protocol of the cluster: its version, obstacles to a rise, and operators' changes.
 
-use crate::raft::QuorumView;
 use crate::service::admins::{Admins, Result};
 use crate::service::call::Call;
 use crate::service::documents::answers;
-use crate::service::findings::reason::reason_now;
 use archon_coordinator_core::{
-    ClusterState, Command, CoordinatorsSpeak, HELD_SINCE, Liveness, UpgradeMember, UpgradeName, check_raise, laggards,
-    newest_spoken, upgrade_members,
+    ClusterState, Command, CoordinatorsSpeak, HELD_SINCE, Liveness, UpgradeMember, UpgradeName, check_raise,
+    newest_spoken, outdated_members, upgrade_members,
 };
 use archon_documents::{
-    ChangeUpgrade, Reason, ShowUpgrade, UpgradeAction, UpgradeChanged, UpgradeMember as Summary, UpgradeSummary,
+    ChangeUpgrade, ShowUpgrade, UpgradeAction, UpgradeChanged, UpgradeMember as Summary, UpgradeSummary, waits_for,
 };
-use archon_types::subject::Subject;
-use archon_types::{ErrorDetail, ErrorKind, MemberKind, ReasonCode};
-
-/// Maximum number of members named in a text.
-const NAMED_MAX: usize = 3;
+use archon_types::{ErrorDetail, ErrorKind, MemberKind};
 
 answers! {
     ShowUpgrade: shown_upgrade,
@@ -74,75 +68,14 @@ fn decide(
             let members = upgrade_members(state, speak);
             match newest_spoken(&members) {
                 newest if newest > state.protocol => {
-                    let message =
-                        format!("the protocol stays {}: {}", state.protocol, waits_for(state, &members, newest));
+                    let (outdated, others) = outdated_members(state, &members, newest);
+                    let message = format!("the protocol stays {}: {}", state.protocol, waits_for(&outdated, others));
                     Err(ErrorDetail::new(ErrorKind::Refused, message))
                 }
                 // There is nothing to raise, and no reason to hold it.
                 _ => Ok(hold(false)),
             }
         }
-    }
-}
-
-/// Reports an upgrade that waits for an operator: there is a newer protocol than the cluster's, and it does not rise
-/// automatically now.
-pub(in crate::service) fn reason(state: &ClusterState, view: &QuorumView) -> Option<Reason> {
-    let members = upgrade_members(state, &view.coordinators_speak());
-    let newest = newest_spoken(&members);
-    if newest <= state.protocol {
-        return None;
-    }
-    let (message, remedy) = match (laggards(&members, newest).next(), state.protocol_held) {
-        (Some(_), _) => (
-            format!(
-                "the cluster uses protocol {}, and {newest} after the upgrade: {}",
-                state.protocol,
-                waits_for(state, &members, newest)
-            ),
-            "continue the upgrade, or roll back to the previous version; `archon upgrade status` shows the protocols \
-             of each member",
-        ),
-        (None, true) => (
-            format!("every member supports protocol {newest}, and the cluster is held at {}", state.protocol),
-            "`archon upgrade finalize` raises it; from then on members cannot go back to the version before",
-        ),
-        // It rises in a moment, as in every new cluster: no action is needed.
-        (None, false) => return None,
-    };
-    Some(reason_now(ReasonCode::Upgrading, Subject::Cluster, message, remedy))
-}
-
-/// Describes the members that keep the cluster from this protocol.
-fn waits_for(state: &ClusterState, members: &[UpgradeMember], protocol: u32) -> String {
-    let texts = laggards(members, protocol).map(|member| {
-        let name = name_text(state, member.name);
-        match (member.speaks, member.answers) {
-            (None, _) => format!("{name} does not answer (start it, or `archon quorum remove` it)"),
-            (Some(speaks), true) => format!("{name} supports {speaks}"),
-            (Some(speaks), false) => {
-                let gone = match member.name {
-                    UpgradeName::Participant(_) => "`archon node remove` it if it is gone for good",
-                    _ => "start it, or `archon node lost` it",
-                };
-                format!("{name} is not alive and supported {speaks} ({gone})")
-            }
-        }
-    });
-    let mut texts: Vec<String> = texts.collect();
-    let more = texts.len().saturating_sub(NAMED_MAX);
-    texts.truncate(NAMED_MAX);
-    if more > 0 {
-        texts.push(format!("and {more} more"));
-    }
-    texts.join(", ")
-}
-
-fn name_text(state: &ClusterState, name: UpgradeName) -> String {
-    match name {
-        UpgradeName::Coordinator(id) => format!("coordinator {id}"),
-        UpgradeName::Node(node) => format!("node {}", state.node_name(node)),
-        UpgradeName::Participant(node) => format!("participant {}", state.node_name(node)),
     }
 }
 

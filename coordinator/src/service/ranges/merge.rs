@@ -5,7 +5,6 @@ use crate::leader::session::Session;
 use crate::service::admins::{Admins, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::documents::answers;
-use crate::service::findings::subjects;
 use crate::service::operator::operate::partition_of;
 use archon_coordinator_core::{ClusterState, EventKind, Liveness, Response as Answer, check_cancel_merge, check_merge};
 use archon_documents::{MergePartition, PartitionMerge};
@@ -81,7 +80,7 @@ fn answer(state: &ClusterState, partition: PartitionId, right: PartitionId, byte
     let range = state.partition(partition).map_or(KeyRange::ALL, |row| row.range.clone());
     PartitionMerge {
         table_id: partition.table.get(),
-        table: subjects::table_name(state, partition.table),
+        table: state.table_text(partition.table),
         partition: partition.index,
         right: right.index,
         range: (&range).into(),

@@ -1,7 +1,6 @@
 //! Splits and merges in progress.
 
 use crate::leader::load::Loads;
-use crate::service::findings::subjects;
 use archon_coordinator_core::{ClusterState, Reshaping};
 use archon_documents::{KeyText, Reshaping as Summary};
 use archon_types::NodeId;
@@ -23,7 +22,7 @@ impl Shown {
         let waits_for = reshaping.waits_for;
         let summary = Summary {
             table_id: reshaping.partition.table.get(),
-            table: subjects::table_name(state, reshaping.partition.table),
+            table: state.table_text(reshaping.partition.table),
             partition: reshaping.partition.index,
             kind: reshaping.kind.into(),
             reshaping_phase: reshaping.phase.into(),

@@ -115,7 +115,7 @@ fn answer(
 ) -> PartitionSplit {
     PartitionSplit {
         table_id: partition.table.get(),
-        table: subjects::table_name(state, partition.table),
+        table: state.table_text(partition.table),
         partition: partition.index,
         right,
         left_keys,

@@ -21,6 +21,7 @@ pub struct DiskFull {
 
 /// The exhausted resource of a full disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DiskLimit {
     /// Bytes of the disk.
     #[default]

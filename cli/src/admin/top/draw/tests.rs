@@ -6,7 +6,7 @@ use super::*;
 use crate::documents::Node;
 use crate::documents::testing::node;
 use crate::output::Output;
-use archon_client::{MovePhase, NodeGoal, NodeStatus, Reason, ReasonCode, Subject};
+use archon_client::{MovePhase, NodeGoal, NodeStatus, Reason, ReasonCode, Severity, Subject};
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -170,7 +170,9 @@ fn reasons_that_do_not_fit_are_counted() {
     let subject = Subject::Node { node_id: 3, node: "cyrene".into() };
     let reason = Reason {
         code: ReasonCode::NodeFailed.into(),
+        severity: Severity::Warning.into(),
         subject,
+        facts: Default::default(),
         message: "cyrene is silent".into(),
         began_at_ms: Some(look.at_ms - 5_000),
         remedy: None,
@@ -232,7 +234,9 @@ proptest! {
         look.status.reasons = vec![
             Reason {
                 code: ReasonCode::NodeFailed.into(),
+                severity: Severity::Warning.into(),
                 subject: Subject::Cluster,
+                facts: Default::default(),
                 message: "雅典娜 is silent".into(),
                 began_at_ms: None,
                 remedy: None,

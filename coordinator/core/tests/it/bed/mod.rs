@@ -41,6 +41,11 @@ pub fn part(index: u32) -> PartitionId {
     PartitionId::new(TABLE, index)
 }
 
+/// Returns codes and facts of findings.
+pub fn facts_of(found: Vec<Finding>) -> Vec<Facts> {
+    found.into_iter().map(|finding| finding.facts).collect()
+}
+
 impl TestBed {
     pub fn empty() -> Self {
         let now = Millis::new(1_000_000);
