@@ -1,6 +1,6 @@
 //! `archon check`: reasons for an operator to act, with their severity, also as the exit code.
 
-use super::{short_time, since};
+use super::reasons;
 use crate::args::CheckArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -63,11 +63,10 @@ fn text(check: &Check, output: &Output) -> String {
     }
     let mut lines = Vec::new();
     for reason in &check.alerts {
-        let time =
-            reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
         let word = format!("{:<8}", reason.severity.as_str());
         let word = if reason.severity == Severity::Notice { word } else { output.bad(&word) };
-        lines.push(format!("{word} {}: {} ({}{time})", reason.code, reason.message, reason.subject));
+        let text = reasons::sentence_about(reason, reasons::age(reason));
+        lines.push(format!("{word} {}: {text}", reason.code));
         lines.extend(reason.remedy.iter().map(|remedy| format!("         {remedy}")));
     }
     if check.more {

@@ -11,6 +11,7 @@ pub(crate) mod node;
 pub(crate) mod orders;
 pub(crate) mod partition;
 pub(crate) mod quorum;
+mod reasons;
 pub(crate) mod rebalance;
 pub(crate) mod status;
 pub(crate) mod table;

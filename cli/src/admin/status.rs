@@ -1,14 +1,13 @@
 //! `archon status`: the state of the cluster and the reasons of its waits on one screen.
 
-use super::{short_time, since, watch};
+use super::{reasons, watch};
 use crate::args::WatchArgs;
 use crate::documents::{Node, Status};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus, Reason, TransportKind};
+use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus, TransportKind};
 use next::next_step;
 use std::collections::BTreeSet;
-use std::time::Duration;
 use without_majority::asked;
 
 /// Maximum number of printed reasons; the rest is counted.
@@ -61,11 +60,8 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
     lines.push(format!("table       version {}", status.table_version));
     lines.push(format!("moves       {}", moves_line(status)));
     for reason in status.reasons.iter().take(REASONS_MAX) {
-        let code = output.bad(&reason.code.to_string());
-        lines.push(format!("waiting     {code}: {}", reason_text(reason, reason.began_at_ms.and_then(since))));
-        if let Some(remedy) = &reason.remedy {
-            lines.push(format!("            {remedy}"));
-        }
+        let text = reasons::sentence_about(reason, reasons::age(reason));
+        lines.extend(reasons::lines("waiting     ", reason, &text, output));
     }
     if status.reasons.len() > REASONS_MAX {
         let rest = status.reasons.len() - REASONS_MAX;
@@ -73,12 +69,6 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
     }
     lines.push(format!("next        {}", next_step(status, &nodes, &participants)));
     lines.join("\n")
-}
-
-/// Returns a reason without its code, with its age.
-pub(super) fn reason_text(reason: &Reason, age: Option<Duration>) -> String {
-    let time = age.map_or_else(String::new, |age| format!(", for {}", short_time(age)));
-    format!("{} ({}{time})", reason.message, reason.subject)
 }
 
 /// Describes the leader and the number of coordinators.

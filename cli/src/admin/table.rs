@@ -1,6 +1,6 @@
 //! `archon table list | describe | create | drop`.
 
-use super::{alter, list_text, short_time, since, watch};
+use super::{alter, list_text, reasons, watch};
 use crate::admin::limits::{limits_text, split_text};
 use crate::admin::partition::texts::{bound_text, status_text};
 use crate::args::{CreateTableArgs, DescribeTableArgs, DropTableArgs, TableVerb, WatchArgs};
@@ -118,10 +118,7 @@ fn description(found: &TableDescription, output: &Output) -> String {
     let running: Vec<String> = running.map(|(count, one, more)| count_text(count as usize, one, more)).collect();
     lines.extend((!running.is_empty()).then(|| format!("running     {}", running.join(", "))));
     for reason in &found.alerts {
-        let time =
-            reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
-        lines.push(format!("problem     {}: {}{time}", output.bad(&reason.code.to_string()), reason.message));
-        lines.extend(reason.remedy.as_ref().map(|remedy| format!("            {remedy}")));
+        lines.extend(reasons::lines("problem     ", reason, &reasons::sentence(reason), output));
     }
     lines.extend(found.alerts_more.then(|| "            there are more problems; see `archon check`".to_owned()));
     if !found.holders.is_empty() {

@@ -4,7 +4,7 @@ mod merge;
 mod split;
 pub(crate) mod texts;
 
-use super::{list_text, orders, short_time, since, watch};
+use super::{list_text, orders, reasons, watch};
 use crate::admin::partition::texts::{
     bar_text, bound_text, copy_text, keys_text, listed_status, operand, owner_lines, reshaping_text, status_text,
 };
@@ -172,13 +172,10 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     }
     lines.extend(partition.reshaping.as_ref().map(|reshaping| reshaping_text(partition, reshaping)));
     for reason in &partition.reasons {
-        let time =
-            reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
-        lines.push(format!("waiting    {}: {}{time}", output.bad(&reason.code.to_string()), reason.message));
+        let of_reason = reasons::lines("waiting    ", reason, &reasons::sentence(reason), output);
         // For lost data the remedy is this very command, and its answer follows.
-        if let Some(remedy) = reason.remedy.as_ref().filter(|_| reason.code != ReasonCode::DataLost) {
-            lines.push(format!("           {remedy}"));
-        }
+        let shown = if reason.code == ReasonCode::DataLost { 1 } else { of_reason.len() };
+        lines.extend(of_reason.into_iter().take(shown));
     }
     for bar in &partition.bars {
         let table = matches!(bar.subject, Subject::Table { .. });

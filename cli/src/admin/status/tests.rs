@@ -4,7 +4,7 @@ use super::*;
 use crate::documents::Node;
 use crate::documents::testing::{self, status};
 use crate::output::Format;
-use archon_client::{ReasonCode, Subject};
+use archon_client::{Reason, ReasonCode, Subject};
 
 fn output() -> Output {
     Output::plain(Format::Table)

@@ -4,10 +4,11 @@ use super::super::model::Model;
 use super::cells::{line_of, put, put_both, span};
 use super::heights::HEADER;
 use super::theme::Theme;
-use crate::admin::status::{nodes_line, partitions_line, quorum, reason_text};
+use crate::admin::reasons::sentence_about;
+use crate::admin::status::{nodes_line, partitions_line, quorum};
 use crate::documents::{Node, Status};
 use crate::output::{Output, count_text};
-use archon_client::{CoordinatorRole, Reason};
+use archon_client::{CoordinatorRole, Reason, Severity};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -85,10 +86,11 @@ fn draw_reasons(model: &Model, now: Duration, theme: Theme, area: Rect, buffer: 
     let shown = if reasons.len() > room { room.saturating_sub(1) } else { reasons.len() };
     let line = |reason: &Reason| {
         let age = reason.began_at_ms.and_then(|at_ms| model.age(at_ms, now));
+        let style = if reason.severity == Severity::Notice { theme.plain() } else { theme.bad() };
         Line::from(vec![
             span(&format!("{:<12}", "waiting"), theme.heading()),
-            span(&reason.code.to_string(), theme.bad()),
-            span(&format!(": {}", reason_text(reason, age)), theme.plain()),
+            span(&reason.code.to_string(), style),
+            span(&format!(": {}", sentence_about(reason, age)), theme.plain()),
         ])
     };
     let below = |index: usize| line_of(area, usize::from(HEADER) + index);
