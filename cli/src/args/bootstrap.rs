@@ -25,7 +25,7 @@ impl BootstrapArgs {
 }
 
 /// The flag, key and identifier of the profile of time-outs.
-pub(crate) const FAILOVER: &str = "failover";
+const FAILOVER: &str = "failover";
 
 fn failover_flag() -> Arg {
     let said = |profile: Failover| {

@@ -34,7 +34,7 @@ pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, GrowArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs,
     ReadArgs, SplitArgs, WriteOrder,
 };
-pub(crate) use bootstrap::{BootstrapArgs, FAILOVER, failover, flag_of, variable_of};
+pub(crate) use bootstrap::{BootstrapArgs, failover, flag_of, variable_of};
 pub(crate) use cert::{
     AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, ParticipantCertArgs, RequestArgs, ShowArgs, SignArgs, TermArgs,
 };
@@ -49,7 +49,7 @@ pub(crate) use participant::ParticipantArgs;
 pub(crate) use partitions::*;
 pub(crate) use quorum::*;
 pub(crate) use read::parse_line;
-pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate, spoken};
+pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate, quorum_heartbeat, spoken};
 pub(crate) use tables::*;
 pub(crate) use upgrade::*;
 pub(crate) use verb::{Cli, Verb};

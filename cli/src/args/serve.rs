@@ -32,7 +32,7 @@ pub(crate) enum LogFormat {
 }
 
 /// Parses the heartbeat interval of a quorum.
-fn quorum_heartbeat(text: &str) -> Result<QuorumTiming, String> {
+pub(crate) fn quorum_heartbeat(text: &str) -> Result<QuorumTiming, String> {
     let timing = text.parse().ok().and_then(QuorumTiming::new);
     timing.ok_or_else(|| {
         let (min, max) = (QuorumTiming::HEARTBEAT_MS_MIN, QuorumTiming::HEARTBEAT_MS_MAX);

@@ -4,7 +4,6 @@ use crate::exit::Failure;
 use crate::text_input;
 use crate::wanted::in_words;
 use archon_types::Setting;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -99,19 +98,19 @@ impl ConfigFile {
         })
     }
 
-    /// Returns true if the file is a coordinator's: it has a key that no node's file has.
-    pub(crate) fn is_of_coordinator(&self) -> bool {
+    /// Returns true if the file is well formed and has such a key.
+    pub(crate) fn has_key(&self, is: impl Fn(&str) -> bool) -> bool {
         let keys: toml::Table = self.text.parse().unwrap_or_default();
-        keys.keys()
-            .any(|key| CoordinatorFile::keys().contains(&key.as_str()) && !NodeFile::KEYS.contains(&key.as_str()))
+        keys.keys().any(|key| is(key))
     }
 
-    /// Returns the cluster settings of the file, each within its range, with their positions.
+    /// Returns the cluster settings of the file, each within its range, with their positions. Every key must be one of
+    /// `known`.
     ///
     /// # Errors
     /// The range, with the line of the value.
-    pub(crate) fn cluster(&self) -> Result<BTreeMap<Setting, (u64, String)>, FileError> {
-        let values: BTreeMap<String, Spanned<toml::Value>> = self.settings(&CoordinatorFile::keys())?;
+    pub(crate) fn cluster(&self, known: &[&str]) -> Result<BTreeMap<Setting, (u64, String)>, FileError> {
+        let values: BTreeMap<String, Spanned<toml::Value>> = self.settings(known)?;
         let mut found = BTreeMap::new();
         for setting in Setting::ALL {
             let key = setting.as_str();
@@ -204,102 +203,11 @@ pub(crate) fn suggestion(found: &str, known: &[&str]) -> String {
     }
 }
 
-/// Keys of a coordinator's file, except the cluster settings ([`ConfigFile::cluster`]).
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct CoordinatorFile {
-    pub(crate) id: Option<Spanned<u64>>,
-    pub(crate) listen: Option<Spanned<String>>,
-    pub(crate) metrics_listen: Option<Spanned<String>>,
-    pub(crate) http_listen: Option<Spanned<String>>,
-    pub(crate) advertise: Option<Spanned<String>>,
-    pub(crate) peers: Option<Vec<Spanned<String>>>,
-    pub(crate) join: Option<Vec<Spanned<String>>>,
-    pub(crate) learner: Option<bool>,
-    pub(crate) data_dir: Option<PathBuf>,
-    pub(crate) insecure: Option<bool>,
-    pub(crate) tls_dir: Option<PathBuf>,
-    pub(crate) failover: Option<Spanned<String>>,
-    pub(crate) quorum_heartbeat_ms: Option<Spanned<u64>>,
-}
-
-impl CoordinatorFile {
-    /// Keys of a coordinator's file in addition to the cluster settings.
-    const OWN: &[&str] = &[
-        "id",
-        "listen",
-        "metrics_listen",
-        "http_listen",
-        "advertise",
-        "peers",
-        "join",
-        "learner",
-        "data_dir",
-        "insecure",
-        "tls_dir",
-        "failover",
-        "quorum_heartbeat_ms",
-    ];
-
-    /// Returns all keys of a coordinator's file.
-    pub(crate) fn keys() -> Vec<&'static str> {
-        Self::OWN.iter().copied().chain(Setting::ALL.iter().map(|setting| setting.as_str())).collect()
-    }
-}
-
-/// Keys of a node's file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeFile {
-    pub(crate) name: Option<Spanned<String>>,
-    pub(crate) listen: Option<Spanned<String>>,
-    pub(crate) metrics_listen: Option<Spanned<String>>,
-    pub(crate) coordinators: Option<Vec<Spanned<String>>>,
-    pub(crate) data_dir: Option<PathBuf>,
-    pub(crate) insecure: Option<bool>,
-    pub(crate) tls_dir: Option<PathBuf>,
-    pub(crate) zone: Option<Spanned<String>>,
-    pub(crate) weight: Option<Spanned<u64>>,
-    pub(crate) advertise: Option<Spanned<String>>,
-    pub(crate) redis_listen: Option<Spanned<String>>,
-    pub(crate) redis_advertise: Option<Spanned<String>>,
-    pub(crate) redis_table: Option<Spanned<String>>,
-    pub(crate) partitions_max: Option<Spanned<u64>>,
-    pub(crate) connections_max: Option<Spanned<u64>>,
-    pub(crate) engine: Option<Spanned<String>>,
-    pub(crate) memory: Option<Spanned<String>>,
-    pub(crate) copy_bytes_per_second: Option<Spanned<u64>>,
-    pub(crate) slow_operation_ms: Option<Spanned<u64>>,
-}
-
-impl NodeFile {
-    /// All keys of a node's file.
-    pub(crate) const KEYS: &[&str] = &[
-        "name",
-        "listen",
-        "metrics_listen",
-        "advertise",
-        "coordinators",
-        "data_dir",
-        "insecure",
-        "tls_dir",
-        "zone",
-        "weight",
-        "redis_listen",
-        "redis_advertise",
-        "redis_table",
-        "partitions_max",
-        "connections_max",
-        "engine",
-        "memory",
-        "copy_bytes_per_second",
-        "slow_operation_ms",
-    ];
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::settings::coordinator::FromCoordinatorFile;
+    use crate::serve::settings::node::FromNodeFile;
 
     fn file(text: &str) -> ConfigFile {
         ConfigFile { path: PathBuf::from("archon.toml"), text: text.to_owned() }
@@ -307,9 +215,8 @@ mod tests {
 
     #[test]
     fn unknown_key_is_an_error_with_line_and_suggestion() {
-        let error = file("id = 1\n# the address\nlisten_on = \"127.0.0.1:1\"\nlisen = \"127.0.0.1:1\"\n")
-            .settings::<CoordinatorFile>(&CoordinatorFile::keys())
-            .unwrap_err();
+        let text = "id = 1\n# the address\nlisten_on = \"127.0.0.1:1\"\nlisen = \"127.0.0.1:1\"\n";
+        let error = FromCoordinatorFile::read(&file(text)).unwrap_err();
         let found = Failure::from(error).to_string();
         assert!(found.contains("archon.toml, line 4: unknown key `lisen`"), "{found}");
         assert!(found.contains("did you mean `listen`?"), "{found}");
@@ -317,56 +224,30 @@ mod tests {
 
     #[test]
     fn unknown_key_without_a_near_one_lists_all_keys() {
-        assert!(suggestion("colour", NodeFile::KEYS).contains("name, listen, metrics_listen, advertise"));
-        assert_eq!(suggestion("data-dir", NodeFile::KEYS), "did you mean `data_dir`?");
+        assert!(suggestion("colour", FromNodeFile::KEYS).contains("name, listen, metrics_listen, advertise"));
+        assert_eq!(suggestion("data-dir", FromNodeFile::KEYS), "did you mean `data_dir`?");
     }
 
     #[test]
     fn malformed_toml_and_wrong_types_name_the_line() {
-        let broken = file("id = 1\nlisten = = 2\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
+        let broken = FromCoordinatorFile::read(&file("id = 1\nlisten = = 2\n")).unwrap_err();
         assert_eq!(broken.line, Some(2), "{broken}");
-        let wrong = file("\n\nid = \"nine\"\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
+        let wrong = FromCoordinatorFile::read(&file("\n\nid = \"nine\"\n")).unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
         assert!(wrong.to_string().contains("id: ") && wrong.to_string().contains("expected a whole number"), "{wrong}");
-        let wrong = file("id = 1\n\npartitions = \"nine\"\n").cluster().unwrap_err();
+        let wrong = FromCoordinatorFile::read(&file("id = 1\n\npartitions = \"nine\"\n")).unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
         assert!(wrong.to_string().contains("partitions: not a number; write one from 1 to 16384"), "{wrong}");
     }
 
     #[test]
     fn impossible_values_name_the_range() {
-        let error = file("partitions = 20000\n").cluster().unwrap_err();
+        let error = FromCoordinatorFile::read(&file("partitions = 20000\n")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "archon.toml, line 1: partitions: 20000 is out of range; write a number from 1 to 16384"
         );
-        let file = file("weight = 20000\n");
-        let settings: NodeFile = file.settings(NodeFile::KEYS).unwrap();
-        let error = file.within::<u32>("weight", &settings.weight.unwrap(), 1..=10_000).unwrap_err();
+        let error = FromNodeFile::read(&file("weight = 20000\n")).unwrap_err();
         assert_eq!(error.to_string(), "archon.toml, line 1: weight: 20000 is not between 1 and 10000");
-    }
-
-    /// A key that is declared but not listed would be refused; one that is listed but not declared would be silently
-    /// ignored.
-    #[test]
-    fn lists_of_keys_are_complete() {
-        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = \
-                   ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nfailover = \
-                   ''\nquorum_heartbeat_ms = 50\n";
-        let cluster =
-            Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
-        let whole = format!("{own}{}", cluster.collect::<String>());
-        let found: CoordinatorFile = file(&whole).settings(&CoordinatorFile::keys()).unwrap();
-        assert_eq!(whole.lines().count(), CoordinatorFile::keys().len());
-        let text = format!("{found:?}");
-        assert!(!text.contains("None"), "{text}");
-        assert_eq!(file(&whole).cluster().unwrap().len(), Setting::ALL.len());
-        let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = \
-                     true\ntls_dir = ''\nzone = ''\nweight = 1\n\
-                     advertise = ''\nredis_listen = ''\nredis_advertise = ''\nredis_table = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\nmemory = ''\n\
-                     copy_bytes_per_second = 1\nslow_operation_ms = 1\n";
-        let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();
-        assert_eq!(whole.lines().count(), NodeFile::KEYS.len());
-        assert!(!format!("{found:?}").contains("None"));
     }
 }

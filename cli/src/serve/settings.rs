@@ -9,6 +9,8 @@ pub(crate) use node::node_config;
 use super::file::{ConfigFile, FileError};
 use crate::exit::Failure;
 use archon_client::{Tls, Transport};
+use coordinator::FromCoordinatorFile;
+use node::FromNodeFile;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -35,10 +37,11 @@ impl FilePlace {
     /// # Errors
     /// The fault of the file and its position.
     pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
-        if file.is_of_coordinator() {
-            Ok(coordinator::FromCoordinatorFile::read(file)?.place())
+        let (of_coordinators, of_nodes) = (FromCoordinatorFile::keys(), FromNodeFile::KEYS);
+        if file.has_key(|key| of_coordinators.contains(&key) && !of_nodes.contains(&key)) {
+            Ok(FromCoordinatorFile::read(file)?.place())
         } else {
-            Ok(node::FromNodeFile::read(file)?.place())
+            Ok(FromNodeFile::read(file)?.place())
         }
     }
 }

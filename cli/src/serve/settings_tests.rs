@@ -292,7 +292,7 @@ fn example_files_are_valid_and_show_all_keys_with_defaults() {
         },
         "what is commented out is the default"
     );
-    for key in super::file::CoordinatorFile::keys() {
+    for key in super::settings::coordinator::FromCoordinatorFile::keys() {
         assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
     }
     let (as_it_is, shown, text) = whole("node.toml");
@@ -303,7 +303,7 @@ fn example_files_are_valid_and_show_all_keys_with_defaults() {
         (shown.traits.weight, shown.transport.is_insecure())
     );
     assert_eq!((as_it_is.engine, shown.engine), (None, Some(EngineKind::default())));
-    for key in super::file::NodeFile::KEYS {
+    for key in super::settings::node::FromNodeFile::KEYS {
         assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
     }
 }

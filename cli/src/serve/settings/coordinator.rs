@@ -3,13 +3,15 @@
 use super::{FilePlace, allowed, listening, required, transport};
 use crate::args::{self, BootstrapArgs, Connection, CoordinatorArgs};
 use crate::exit::Failure;
-use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
+use crate::serve::file::{ConfigFile, FileError};
+use crate::serve::file_keys::{any, file_keys, list, number, text, within};
 use archon_client::Transport;
 use archon_coordinator::{FirstStart, QuorumTiming};
 use archon_types::{Failover, ProtocolRange, Setting, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use toml::Spanned;
 
 /// Settings of a coordinator process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,11 +62,11 @@ impl CoordinatorSettings {
             (None, None) => (found.peers, found.join),
             given => (given.0.clone(), given.1.clone()),
         };
-        let start = first_start(id, peers, join, args.learner || found.learner)?;
+        let start = first_start(id, peers, join, args.learner || found.learner.unwrap_or(false))?;
         let advertise = args.advertise.clone().or(found.advertise);
         let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/c1")?;
         let tls_dir = connection.tls_dir.clone().or(found.tls_dir);
-        let transport = transport(connection.insecure || found.insecure, tls_dir.as_deref())?;
+        let transport = transport(connection.insecure || found.insecure.unwrap_or(false), tls_dir.as_deref())?;
         allowed("listen", &listen.to_string(), &transport)?;
         for (flag, address) in addresses(start.as_ref()).chain(advertise.iter().map(|own| ("advertise", own.as_str())))
         {
@@ -86,7 +88,8 @@ impl CoordinatorSettings {
             let why = format!("{http} is to be both for {flag} and for --http-listen");
             return Err(Failure::usage(why, "give the console a port of its own"));
         }
-        let said = Said { flags: &args.bootstrap, file: &found.cluster, failover: found.failover.as_ref() };
+        let of_file = file.as_ref().map(FromCoordinatorFile::cluster_of).transpose()?.unwrap_or_default();
+        let said = Said { flags: &args.bootstrap, file: &of_file, failover: found.failover.as_ref() };
         let cluster = said.settings()?;
         let cluster_said = Setting::ALL.iter().copied().filter(|setting| said.of(*setting).is_some()).collect();
         Ok(Self {
@@ -101,7 +104,7 @@ impl CoordinatorSettings {
             cluster_said,
             failover: args.bootstrap.failover().or(found.failover.as_ref().map(|(profile, _)| *profile)),
             speaks: args::spoken(args.protocol_max),
-            timing: args.quorum_heartbeat_ms.or(found.timing).unwrap_or_default(),
+            timing: args.quorum_heartbeat_ms.or(found.quorum_heartbeat_ms).unwrap_or_default(),
             transport,
         })
     }
@@ -194,25 +197,28 @@ fn reaches(address: &str, listen: SocketAddr) -> bool {
     same_host && port.parse() == Ok(listen.port())
 }
 
-/// Checked values of a coordinator's file.
-#[derive(Default)]
-pub(crate) struct FromCoordinatorFile {
-    id: Option<u64>,
-    listen: Option<SocketAddr>,
-    metrics_listen: Option<SocketAddr>,
-    http_listen: Option<SocketAddr>,
-    advertise: Option<String>,
-    peers: Option<Vec<(u64, String)>>,
-    join: Option<Vec<String>>,
-    learner: bool,
-    data_dir: Option<PathBuf>,
-    insecure: bool,
-    tls_dir: Option<PathBuf>,
-    /// Cluster settings, with their positions in the file.
-    cluster: BTreeMap<Setting, (u64, String)>,
-    /// Profile of time-outs, with its position.
-    failover: Option<(Failover, String)>,
-    timing: Option<QuorumTiming>,
+file_keys! {
+    /// Checked values of a coordinator's file, except the cluster settings ([`ConfigFile::cluster`]).
+    FromCoordinatorFile {
+        id: Spanned<u64> => u64 = within(1..=u64::MAX),
+        listen: Spanned<String> => SocketAddr = text(args::listen),
+        metrics_listen: Spanned<String> => SocketAddr = text(args::listen),
+        http_listen: Spanned<String> => SocketAddr = text(args::listen),
+        advertise: Spanned<String> => String = text(args::address),
+        peers: Vec<Spanned<String>> => Vec<(u64, String)> = list(args::peer),
+        join: Vec<Spanned<String>> => Vec<String> = list(args::address),
+        learner: bool => bool = any,
+        data_dir: PathBuf => PathBuf = any,
+        insecure: bool => bool = any,
+        tls_dir: PathBuf => PathBuf = any,
+        failover: Spanned<String> => (Failover, String) = placed_profile,
+        quorum_heartbeat_ms: Spanned<u64> => QuorumTiming = number(args::quorum_heartbeat),
+    }
+}
+
+/// Parses a profile of time-outs, and notes its position.
+fn placed_profile(file: &ConfigFile, key: &str, text: Spanned<String>) -> Result<(Failover, String), FileError> {
+    Ok((file.parse(key, &text, args::failover)?, file.place(text.span().start)))
 }
 
 impl FromCoordinatorFile {
@@ -228,55 +234,29 @@ impl FromCoordinatorFile {
             ]),
             data_dir: self.data_dir,
             coordinators: founders.chain(self.join.unwrap_or_default()).collect(),
-            insecure: self.insecure,
+            insecure: self.insecure.unwrap_or(false),
             tls_dir: self.tls_dir,
         }
     }
 
+    /// Returns all keys of a coordinator's file, cluster settings included.
+    pub(crate) fn keys() -> Vec<&'static str> {
+        Self::KEYS.iter().copied().chain(Setting::ALL.iter().map(|setting| setting.as_str())).collect()
+    }
+
+    /// Reads the cluster settings of a file, each with its position.
+    fn cluster_of(file: &ConfigFile) -> Result<BTreeMap<Setting, (u64, String)>, FileError> {
+        file.cluster(&Self::keys())
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The fault of the file and its position.
     pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
-        let raw: CoordinatorFile = file.settings(&CoordinatorFile::keys())?;
-        let peers = match &raw.peers {
-            Some(list) => {
-                Some(list.iter().map(|text| file.parse("peers", text, args::peer)).collect::<Result<Vec<_>, _>>()?)
-            }
-            None => None,
-        };
-        let address = |key: &'static str, text| file.parse(key, text, args::address);
-        let join =
-            raw.join.as_ref().map(|list| list.iter().map(|text| address("join", text)).collect::<Result<Vec<_>, _>>());
-        let failover = raw.failover.as_ref().map(|text| {
-            let profile = file.parse(args::FAILOVER, text, args::failover)?;
-            Ok((profile, file.place(text.span().start)))
-        });
-        let range = QuorumTiming::HEARTBEAT_MS_MIN..=QuorumTiming::HEARTBEAT_MS_MAX;
-        let timing = raw.quorum_heartbeat_ms.as_ref().map(|value| {
-            let heartbeat_ms: u64 = file.within("quorum_heartbeat_ms", value, range.clone())?;
-            Ok(QuorumTiming::new(heartbeat_ms).unwrap_or_default())
-        });
-        Ok(Self {
-            id: raw.id.as_ref().map(|value| file.within("id", value, 1..=u64::MAX)).transpose()?,
-            listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
-            metrics_listen: raw
-                .metrics_listen
-                .as_ref()
-                .map(|text| file.parse("metrics_listen", text, args::listen))
-                .transpose()?,
-            http_listen: raw
-                .http_listen
-                .as_ref()
-                .map(|text| file.parse("http_listen", text, args::listen))
-                .transpose()?,
-            advertise: raw.advertise.as_ref().map(|text| address("advertise", text)).transpose()?,
-            peers,
-            join: join.transpose()?,
-            learner: raw.learner.unwrap_or(false),
-            data_dir: raw.data_dir.clone(),
-            insecure: raw.insecure.unwrap_or(false),
-            tls_dir: raw.tls_dir.clone(),
-            cluster: file.cluster()?,
-            failover: failover.transpose()?,
-            timing: timing.transpose()?,
-        })
+        let found = Self::read_known(file, &Self::keys())?;
+        Self::cluster_of(file)?;
+        Ok(found)
     }
 }
 

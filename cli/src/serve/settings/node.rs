@@ -3,7 +3,8 @@
 use super::{FilePlace, allowed, listening, required, transport};
 use crate::args::{self, Connection, NodeArgs};
 use crate::exit::Failure;
-use crate::serve::file::{ConfigFile, FileError, NodeFile};
+use crate::serve::file::{ConfigFile, FileError};
+use crate::serve::file_keys::{any, file_keys, list, number, text, within};
 use archon_kvstore_node::{EngineKind, NodeConfig, RedisConfig};
 use archon_security::Transport;
 use archon_types::limits::WEIGHTS;
@@ -11,6 +12,7 @@ use archon_types::{DEFAULT_TABLE, NodeTraits};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use toml::Spanned;
 
 /// Combines flags, environment and file of a node. `connection` has the options of every verb.
 ///
@@ -33,7 +35,7 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
     )?;
     let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/athens")?;
     let tls_dir = connection.tls_dir.clone().or(found.tls_dir);
-    let transport = transport(connection.insecure || found.insecure, tls_dir.as_deref())?;
+    let transport = transport(connection.insecure || found.insecure.unwrap_or(false), tls_dir.as_deref())?;
     allowed("listen", &listen.to_string(), &transport)?;
     for address in &coordinators {
         allowed("coordinators", address, &transport)?;
@@ -111,28 +113,29 @@ fn redis(
     Ok(Some(RedisConfig { listen, advertise, table: table.unwrap_or_else(|| DEFAULT_TABLE.to_owned()) }))
 }
 
-/// Checked values of a node's file.
-#[derive(Default)]
-pub(crate) struct FromNodeFile {
-    name: Option<String>,
-    listen: Option<SocketAddr>,
-    metrics_listen: Option<SocketAddr>,
-    coordinators: Option<Vec<String>>,
-    data_dir: Option<PathBuf>,
-    insecure: bool,
-    tls_dir: Option<PathBuf>,
-    zone: Option<String>,
-    weight: Option<u32>,
-    advertise: Option<String>,
-    redis_listen: Option<SocketAddr>,
-    redis_advertise: Option<String>,
-    redis_table: Option<String>,
-    partitions_max: Option<u32>,
-    connections_max: Option<u32>,
-    engine: Option<EngineKind>,
-    memory: Option<u64>,
-    copy_bytes_per_second: Option<u64>,
-    slow_operation_ms: Option<u32>,
+file_keys! {
+    /// Checked values of a node's file.
+    FromNodeFile {
+        name: Spanned<String> => String = text(args::name),
+        listen: Spanned<String> => SocketAddr = text(args::listen),
+        metrics_listen: Spanned<String> => SocketAddr = text(args::listen),
+        advertise: Spanned<String> => String = text(args::address),
+        coordinators: Vec<Spanned<String>> => Vec<String> = list(args::address),
+        data_dir: PathBuf => PathBuf = any,
+        insecure: bool => bool = any,
+        tls_dir: PathBuf => PathBuf = any,
+        zone: Spanned<String> => String = text(args::name),
+        weight: Spanned<u64> => u32 = within(u64::from(*WEIGHTS.start())..=u64::from(*WEIGHTS.end())),
+        redis_listen: Spanned<String> => SocketAddr = text(args::listen),
+        redis_advertise: Spanned<String> => String = text(args::address),
+        redis_table: Spanned<String> => String = text(args::name),
+        partitions_max: Spanned<u64> => u32 = within(1..=u64::from(u32::MAX)),
+        connections_max: Spanned<u64> => u32 = within(2..=1_000_000),
+        engine: Spanned<String> => EngineKind = text(args::engine),
+        memory: Spanned<String> => u64 = text(args::memory),
+        copy_bytes_per_second: Spanned<u64> => u64 = number(args::copy_rate),
+        slow_operation_ms: Spanned<u64> => u32 = within(0..=u64::from(u32::MAX)),
+    }
 }
 
 impl FromNodeFile {
@@ -147,77 +150,16 @@ impl FromNodeFile {
             ]),
             data_dir: self.data_dir,
             coordinators: self.coordinators.unwrap_or_default(),
-            insecure: self.insecure,
+            insecure: self.insecure.unwrap_or(false),
             tls_dir: self.tls_dir,
         }
     }
 
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The fault of the file and its position.
     pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
-        let raw: NodeFile = file.settings(NodeFile::KEYS)?;
-        let coordinators = match &raw.coordinators {
-            Some(list) => Some(
-                list.iter()
-                    .map(|text| file.parse("coordinators", text, args::address))
-                    .collect::<Result<Vec<_>, _>>()?,
-            ),
-            None => None,
-        };
-        Ok(Self {
-            name: raw.name.as_ref().map(|text| file.parse("name", text, args::name)).transpose()?,
-            listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
-            metrics_listen: raw
-                .metrics_listen
-                .as_ref()
-                .map(|text| file.parse("metrics_listen", text, args::listen))
-                .transpose()?,
-            coordinators,
-            data_dir: raw.data_dir.clone(),
-            insecure: raw.insecure.unwrap_or(false),
-            tls_dir: raw.tls_dir.clone(),
-            zone: raw.zone.as_ref().map(|text| file.parse("zone", text, args::name)).transpose()?,
-            weight: raw
-                .weight
-                .as_ref()
-                .map(|v| file.within("weight", v, u64::from(*WEIGHTS.start())..=u64::from(*WEIGHTS.end())))
-                .transpose()?,
-            advertise: raw.advertise.as_ref().map(|text| file.parse("advertise", text, args::address)).transpose()?,
-            redis_listen: raw
-                .redis_listen
-                .as_ref()
-                .map(|text| file.parse("redis_listen", text, args::listen))
-                .transpose()?,
-            redis_advertise: raw
-                .redis_advertise
-                .as_ref()
-                .map(|text| file.parse("redis_advertise", text, args::address))
-                .transpose()?,
-            redis_table: raw
-                .redis_table
-                .as_ref()
-                .map(|text| file.parse("redis_table", text, args::name))
-                .transpose()?,
-            partitions_max: raw
-                .partitions_max
-                .as_ref()
-                .map(|v| file.within("partitions_max", v, 1..=u64::from(u32::MAX)))
-                .transpose()?,
-            connections_max: raw
-                .connections_max
-                .as_ref()
-                .map(|v| file.within("connections_max", v, 2..=1_000_000))
-                .transpose()?,
-            engine: raw.engine.as_ref().map(|text| file.parse("engine", text, args::engine)).transpose()?,
-            memory: raw.memory.as_ref().map(|text| file.parse("memory", text, args::memory)).transpose()?,
-            copy_bytes_per_second: raw
-                .copy_bytes_per_second
-                .as_ref()
-                .map(|value| file.number("copy_bytes_per_second", value, args::copy_rate))
-                .transpose()?,
-            slow_operation_ms: raw
-                .slow_operation_ms
-                .as_ref()
-                .map(|value| file.within("slow_operation_ms", value, 0..=u64::from(u32::MAX)))
-                .transpose()?,
-        })
+        Self::read_known(file, Self::KEYS)
     }
 }
