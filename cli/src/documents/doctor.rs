@@ -1,5 +1,6 @@
 //! The document of `archon doctor`.
 
+use archon_client::Reason;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -25,6 +26,9 @@ pub(crate) struct Finding {
     pub(crate) message: String,
     /// Suggested remedy, if there is one.
     pub(crate) remedy: Option<String>,
+    /// Finding of the leading coordinator; only of an alert.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<Reason>,
 }
 
 /// Verdict of a check.
@@ -128,7 +132,7 @@ impl Finding {
         message: impl Into<String>,
         remedy: Option<String>,
     ) -> Self {
-        Self { code, about: about.to_owned(), verdict, message: message.into(), remedy }
+        Self { code, about: about.to_owned(), verdict, message: message.into(), remedy, reason: None }
     }
 }
 

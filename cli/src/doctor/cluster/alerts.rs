@@ -23,7 +23,8 @@ pub(super) fn judge(found: Result<Check, Error>) -> Vec<Finding> {
             Some(Severity::Alarm) | None => Verdict::Error,
         };
         let message = format!("{}: {}", reason.code, reason.message);
-        Finding::new(CODE, &reason.subject.to_string(), verdict, message, reason.remedy)
+        let (about, remedy) = (reason.subject.to_string(), reason.remedy.clone());
+        Finding { reason: Some(reason), ..Finding::new(CODE, &about, verdict, message, remedy) }
     };
     check.alerts.into_iter().map(finding).collect()
 }
@@ -48,6 +49,9 @@ mod tests {
             texts,
             ("NodeFailed: athens at a:1 has stopped", Some("start athens again with its data directory"))
         );
+        let reason = found[1].reason.as_ref().expect("a finding of the coordinators");
+        assert_eq!(reason.code.as_str(), "node_failed");
+        assert_eq!(reason.facts["stopped"], serde_json::Value::Bool(true));
         assert_eq!(judge(Ok(Check::of(Vec::new(), false)))[0].verdict, Verdict::Ok);
         let failed = |kind| judge(Err(ErrorDetail::new(kind, "x").into()))[0].verdict;
         assert_eq!((failed(ErrorKind::NoQuorum), failed(ErrorKind::Refused)), (Verdict::Error, Verdict::NotChecked));
