@@ -9,6 +9,8 @@ import { isParticipant, subjectText } from "./words.js";
 /** Reasons that are shown at once; a click shows the others. */
 const OPEN_MAX = 3;
 const LISTED_MAX = 100;
+/** Levels by the severity of a reason. An unknown severity counts as the worst. */
+const LEVELS = { notice: "good", warning: "warn", alarm: "bad" };
 
 let unfolded = false;
 
@@ -58,8 +60,14 @@ function verdict(status, trouble, connection) {
   if (online < total) return [status.cluster_id === "" ? "none" : "bad", `${counted(total - online, "partition")} of ${count(total)} ${total - online === 1 ? "is" : "are"} not served.${waits}`];
   const short = status.partitions_under_replicated;
   if (short > 0) return ["warn", `All ${counted(total, "partition")} are served, ${count(short)} under-replicated.${waits}`];
-  if (status.reasons.length > 0) return ["warn", `All ${counted(total, "partition")} are served with all their copies.${waits}`];
+  if (status.reasons.length > 0) return [worst(status.reasons), `All ${counted(total, "partition")} are served with all their copies.${waits}`];
   return ["good", `All ${counted(total, "partition")} are served with all their copies, by ${servers(alive)}.`];
+}
+
+/** Returns the worst level of these reasons. */
+function worst(reasons) {
+  const levels = reasons.map((reason) => LEVELS[reason.severity] ?? "bad");
+  return ["bad", "warn"].find((level) => levels.includes(level)) ?? "good";
 }
 
 /** Participants own leases; nodes serve all other partitions. */
@@ -101,6 +109,7 @@ function make() {
 function update(element, reason) {
   const { parts } = element;
   mark(element, "data-code", reason.code);
+  mark(element, "data-severity", reason.severity);
   say(parts.message, sentence(reason.message));
   const since = reason.began_at_ms ? `, for ${lasting(store.nowMs() - reason.began_at_ms)}` : "";
   say(parts.about, `${subjectText(reason.subject)}${since}`);
