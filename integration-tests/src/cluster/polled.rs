@@ -1,5 +1,6 @@
 //! Polls of a cluster. A command line for each would load the machine on which the cluster runs, so the client
-//! library of this process asks; the command line confirms the awaited answer.
+//! library of this process asks, by the same connections for all polls of a wait; the command line confirms the awaited
+//! answer.
 
 use super::Cluster;
 use crate::contract;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -37,8 +38,9 @@ impl Cluster {
             check(holds(&document), || document.to_string())?;
             Ok::<_, String>(document)
         };
+        let mut poller = Poller::new(self);
         wait_for_every(PAUSE, what, limit, || {
-            awaited(self.asked(arguments)?).map_err(|state| format!("library: {state}"))?;
+            awaited(poller.ask(arguments)?).map_err(|state| format!("library: {state}"))?;
             awaited(self.json(arguments)?).map_err(|state| format!("command line: {state}"))
         })
     }
@@ -51,8 +53,9 @@ impl Cluster {
     #[track_caller]
     pub fn holds_for(&self, what: &str, time: Duration, arguments: &[&str], holds: impl Fn(&Value) -> bool) {
         let (begun, mut last) = (Instant::now(), Err("no poll".to_owned()));
+        let mut poller = Poller::new(self);
         while begun.elapsed() < time {
-            match self.asked(arguments) {
+            match poller.ask(arguments) {
                 Ok(document) => {
                     assert!(holds(&document), "{what}: {document}");
                     last = Ok(());
@@ -74,12 +77,7 @@ impl Cluster {
     /// # Panics
     /// If `docs/reference/json.schema.json` does not allow the document, or for a verb that is not listed here.
     pub fn asked(&self, arguments: &[&str]) -> Result<Value, String> {
-        let admin = self.admin(POLL_LIMIT);
-        let document = beside(ask(&admin, arguments)).map_err(|error| format!("{arguments:?}: {error}"))?;
-        if let Some(verb) = contract::verb_of(arguments) {
-            contract::check(verb, &document).unwrap_or_else(|error| panic!("{error}\n{document:#}"));
-        }
-        Ok(document)
+        Poller::new(self).ask(arguments)
     }
 
     /// Writes rows to a table, by the client library.
@@ -93,7 +91,8 @@ impl Cluster {
         rows: impl IntoIterator<Item = (String, V), IntoIter: Send>,
     ) {
         let (builder, rows) = (self.client().table(table), rows.into_iter());
-        let written: Result<(), String> = beside(async {
+        let runtime = OwnRuntime::new();
+        let written: Result<(), String> = runtime.run(async {
             let client = builder.build().await.map_err(|error| format!("no client: {error}"))?;
             for (key, value) in rows {
                 client.put(key.clone(), value).await.map_err(|error| format!("{table}, {key}: {error}"))?;
@@ -104,23 +103,69 @@ impl Cluster {
     }
 }
 
-/// Runs a future to its end on a thread of its own: the caller may run on an async runtime. That thread is in the
-/// caller's network namespace.
-fn beside<T: Send>(work: impl Future<Output = T> + Send) -> T {
-    let run = || runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work);
-    thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| resume_unwind(panic)))
+/// Connections to a cluster, and the last document that they brought.
+struct Poller {
+    runtime: OwnRuntime,
+    admin: Admin,
+    /// The coordinator that led when it was asked last: its address, and a handle that asks it.
+    leading: Option<(String, Admin)>,
+    /// The last document that its schema allows: most polls bring the same again.
+    allowed: Option<Value>,
 }
 
-async fn ask(admin: &Admin, arguments: &[&str]) -> Result<Value, Error> {
+impl Poller {
+    fn new(cluster: &Cluster) -> Self {
+        Self { runtime: OwnRuntime::new(), admin: cluster.admin(POLL_LIMIT), leading: None, allowed: None }
+    }
+
+    /// Returns the document of a verb: see [`Cluster::asked`].
+    fn ask(&mut self, arguments: &[&str]) -> Result<Value, String> {
+        let asked = self.runtime.run(ask(&self.admin, &mut self.leading, arguments));
+        let document = asked.map_err(|error| format!("{arguments:?}: {error}"))?;
+        if let Some(verb) = contract::verb_of(arguments)
+            && self.allowed.as_ref() != Some(&document)
+        {
+            contract::check(verb, &document).unwrap_or_else(|error| panic!("{error}\n{document:#}"));
+            self.allowed = Some(document.clone());
+        }
+        Ok(document)
+    }
+}
+
+/// An async runtime for callers that may run on one themselves: it works on a thread of its own, which is in the caller's
+/// network namespace.
+struct OwnRuntime(Option<Runtime>);
+
+impl OwnRuntime {
+    fn new() -> Self {
+        Self(Some(runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")))
+    }
+
+    /// Runs a future to its end.
+    fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
+        let runtime = self.0.as_ref().expect("present until it is dropped");
+        let run = || runtime.block_on(work);
+        thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+}
+
+impl Drop for OwnRuntime {
+    fn drop(&mut self) {
+        // Other ways to drop a runtime are not allowed on a runtime.
+        self.0.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+async fn ask(admin: &Admin, known: &mut Option<(String, Admin)>, arguments: &[&str]) -> Result<Value, Error> {
     match arguments {
         ["status"] => admin.status().await.map(document),
         ["node", "list"] => admin.list_nodes().await.map(document),
-        ["partition", "list"] => leading(admin).await?.table(DEFAULT_TABLE).await.map(document),
-        ["partition", "list", "--table", table] => leading(admin).await?.table(table).await.map(document),
-        ["partition", "locate", key] => leading(admin).await?.locate(DEFAULT_TABLE, key).await.map(document),
+        ["partition", "list"] => leading(admin, known).await?.table(DEFAULT_TABLE).await.map(document),
+        ["partition", "list", "--table", table] => leading(admin, known).await?.table(table).await.map(document),
+        ["partition", "locate", key] => leading(admin, known).await?.locate(DEFAULT_TABLE, key).await.map(document),
         ["partition", "describe", number, "--table", table] => {
             let number = number.parse().expect("the number of a partition");
-            leading(admin).await?.describe_partition(table, number).await.map(document)
+            leading(admin, known).await?.describe_partition(table, number).await.map(document)
         }
         ["rebalance", "status"] => admin.rebalance_status().await.map(document),
         ["upgrade", "status"] => admin.upgrade().await.map(document),
@@ -129,11 +174,19 @@ async fn ask(admin: &Admin, arguments: &[&str]) -> Result<Value, Error> {
     }
 }
 
-/// Returns a handle that asks the leading coordinator: others may lag behind.
-async fn leading(admin: &Admin) -> Result<Admin, Error> {
+/// Returns a handle that asks the leading coordinator: others may lag behind. `known` is the one of an earlier poll.
+async fn leading(admin: &Admin, known: &mut Option<(String, Admin)>) -> Result<Admin, Error> {
     let status = admin.status().await?;
     let leader = status.coordinators.into_iter().find(|coordinator| Some(coordinator.id) == status.leader_id);
-    leader.map_or_else(|| Ok(admin.clone()), |leader| admin.at_endpoint(leader.address, POLL_LIMIT))
+    let Some(leader) = leader else { return Ok(admin.clone()) };
+    match known {
+        Some((address, handle)) if *address == leader.address => Ok(handle.clone()),
+        _ => {
+            let handle = admin.at_endpoint(leader.address.clone(), POLL_LIMIT)?;
+            *known = Some((leader.address, handle.clone()));
+            Ok(handle)
+        }
+    }
 }
 
 fn document(answer: impl Serialize) -> Value {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// Shortest pause between two polls.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Longest pause between two polls. A pause is as long as the poll before it, so that polls leave the machine to the
-/// processes under test.
-const INTERVAL_MAX: Duration = Duration::from_millis(100);
+/// processes under test, also on a busy machine where each takes long.
+const INTERVAL_MAX: Duration = Duration::from_millis(500);
 /// Limit of waits for the state of one process: the machine may be busy with other tests.
 const STATE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -54,11 +54,12 @@ pub async fn wait_for_async<T, E: Display>(
 ) -> T {
     let began = Instant::now();
     loop {
+        let polled = Instant::now();
         match condition().await {
             Ok(value) => return value,
             Err(state) => assert!(began.elapsed() < limit, "{}", late(what, limit, &state)),
         }
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(polled.elapsed().clamp(INTERVAL, INTERVAL_MAX)).await;
     }
 }
 

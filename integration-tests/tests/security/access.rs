@@ -5,7 +5,7 @@ use archon_client::{Admin, Client, Error, ErrorKind, Right, Role, Tls, Transport
 use archon_integration_tests::cluster::Ran;
 use archon_integration_tests::{Cluster, Options};
 use archon_proto::v1;
-use archon_testkit::wait_for;
+use archon_testkit::{check, wait_for, wait_for_async};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -281,13 +281,9 @@ async fn redis_clients_have_the_rights_of_their_certificates() {
 
 /// Waits until a grant has reached the node.
 async fn eventually(cluster: &Cluster, client: &str, commands: &[&str], holds: impl Fn(&[String]) -> bool) {
-    let began = tokio::time::Instant::now();
-    loop {
+    wait_for_async("a grant to reach the node", TIMEOUT, async || {
         let replies = redis_replies(cluster, (Role::Client, client), commands).await;
-        if holds(&replies) {
-            return;
-        }
-        assert!(began.elapsed() < TIMEOUT, "{client}: {replies:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        check(holds(&replies), || format!("{client}: {replies:?}"))
+    })
+    .await;
 }
