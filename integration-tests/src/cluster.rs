@@ -23,7 +23,7 @@ use tempfile::TempDir;
 pub use turn::{Room, Turn};
 
 pub use archon_local_cluster::TIMEOUT;
-pub use asked::Ran;
+pub use asked::{PATIENCE, Ran};
 
 /// A running cluster. Dropping it kills every process and removes every file; on panic it prints the ends of the logs.
 #[derive(Debug)]
@@ -129,9 +129,9 @@ impl Cluster {
         self.coordinators.iter().map(|member| member.address().to_owned()).collect()
     }
 
-    /// Builds a client for reads and writes.
+    /// Builds a client for reads and writes; its time-out is that of waits, for operations that must not fail.
     pub fn client(&self) -> ClientBuilder {
-        Client::builder(self.coordinator_addresses()).transport(self.transport(Role::Client))
+        Client::builder(self.coordinator_addresses()).transport(self.transport(Role::Client)).timeout(TIMEOUT)
     }
 
     /// Returns an administration client.

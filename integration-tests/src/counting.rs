@@ -47,7 +47,7 @@ impl Counting {
     #[allow(clippy::expect_used)]
     pub fn begin(cluster: &Cluster, table: &str) -> Self {
         let runtime = Runtime::new().expect("a runtime");
-        let client = cluster.client().table(table).timeout(Duration::from_secs(20));
+        let client = cluster.client().table(table);
         let client = Arc::new(runtime.block_on(client.build()).expect("a client"));
         let stop = Arc::new(AtomicBool::new(false));
         let answered: Arc<[AtomicU64; COUNTERS]> = Arc::default();

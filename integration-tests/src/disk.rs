@@ -73,7 +73,7 @@ impl Injection {
         }
         let child = strace.args(whom).stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
         let mut injection = Self(child);
-        let (attached, _) = wait_for("strace to attach", Duration::from_secs(20), || {
+        let (attached, _) = wait_for("strace to attach", Duration::from_secs(60), || {
             if let Some(status) = injection.0.try_wait().ok().flatten() {
                 // `strace` exits with success when the traced process has ended: the fault may strike at once.
                 return Ok(status.success());

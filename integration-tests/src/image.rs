@@ -73,7 +73,7 @@ impl DiskImage {
     /// The reason of the system's refusal.
     pub fn replace(&self) -> Result<(), String> {
         let mut is_mounted = true;
-        wait_for("a disk to be free", Duration::from_secs(30), || {
+        wait_for("a disk to be free", Duration::from_secs(60), || {
             if is_mounted {
                 run(Command::new("umount").arg(&self.mount))?;
                 is_mounted = false;

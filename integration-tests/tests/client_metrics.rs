@@ -215,7 +215,7 @@ fn client_exports_its_operations_and_obstacles() {
     let mut cluster = Cluster::start(EXE, &Options { replication: 2, tls: false, ..Options::default() });
     let runtime = Runtime::new().expect("a runtime");
     let admin = cluster.admin(Duration::from_secs(10));
-    let client = runtime.block_on(cluster.client().timeout(Duration::from_secs(20)).build()).expect("a client");
+    let client = runtime.block_on(cluster.client().build()).expect("a client");
     runtime.block_on(async {
         client.put("key", "value").await.expect("a put");
         client.get("key").await.expect("a get");

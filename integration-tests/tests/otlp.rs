@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The tested subset of OTLP, with its field numbers.
 mod wire {

@@ -254,7 +254,7 @@ async fn no_quorum_and_unreachable_are_distinct_errors() {
     let silent = FakeCoordinator::start(Role::Silent);
     let error = admin(&[&silent.address], 400).cancel().await.unwrap_err();
     assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::DeadlineExceeded, true), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Long enough to tell an immediate answer from one after a wait.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Frame type of HTTP/2 that starts a request.
 const HEADERS: u8 = 1;
 

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Time-out of the clients: an immediate end takes much less, on a busy machine too.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) async fn client_of(cluster: &FakeCluster) -> Client {
     Client::builder(cluster.addresses()).timeout(TIMEOUT).build().await.unwrap()
@@ -258,9 +258,11 @@ async fn final_error_ends_the_call_at_once() {
 #[tokio::test]
 async fn callers_retry_after_the_time_given_despite_the_budget() {
     const CALLERS: usize = 20;
-    let mut took = Vec::new();
-    // A busy machine may be slow once, not always; by the budget alone three pauses take 750 ms at least.
-    while took.len() < 5 && took.iter().all(|took| *took >= Duration::from_millis(600)) {
+    // A busy machine may be slow often, not always; by the budget alone three pauses take 750 ms at least.
+    let begun = Instant::now();
+    let mut took = vec![Duration::MAX];
+    while took.iter().all(|took| *took >= Duration::from_millis(600)) {
+        assert!(begun.elapsed() < TIMEOUT, "{took:?}");
         let cluster = FakeCluster::start(1, 1).await;
         let client = client_of(&cluster).await;
         let moving = ErrorDetail::new(ErrorKind::Unavailable, "moving").with_retry_after_ms(1);
@@ -275,7 +277,6 @@ async fn callers_retry_after_the_time_given_despite_the_budget() {
         let (results, ()) = tokio::join!(calls, fourth);
         assert!(results.iter().all(Result::is_ok), "{results:?}");
     }
-    assert!(took.iter().any(|took| *took < Duration::from_millis(600)), "{took:?}");
 }
 
 #[tokio::test]

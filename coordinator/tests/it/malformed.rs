@@ -122,7 +122,7 @@ async fn malformed_requests_are_errors_and_change_nothing() {
             client.ready().await.unwrap();
             let path = format!("/archon.v1.{method}").parse().unwrap();
             let call = client.unary(Request::new(Bytes::from(bytes.clone())), path, Raw);
-            let answer = tokio::time::timeout(Duration::from_secs(10), call).await;
+            let answer = tokio::time::timeout(Duration::from_secs(60), call).await;
             let answer = answer.unwrap_or_else(|_| panic!("{method} hangs on {bytes:?}"));
             assert!(!(must_fail && answer.is_ok()), "{method} accepted {bytes:?}");
         }

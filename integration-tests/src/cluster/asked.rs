@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Time-out of a command's calls, without `--timeout` among its arguments. The command line's own is too short for a busy
+/// machine, on which elections take seconds.
+pub const PATIENCE: &str = "20s";
+
 /// Result of a command.
 #[derive(Clone, Debug)]
 pub struct Ran {
@@ -121,7 +125,7 @@ impl Cluster {
 
     fn command(&self, program: &Path, coordinators: &str) -> Command {
         let mut command = Command::new(program);
-        command.env("ARCHON_COORDINATORS", coordinators);
+        command.env("ARCHON_COORDINATORS", coordinators).env("ARCHON_TIMEOUT", PATIENCE);
         match &self.issuer {
             Some(issuer) => {
                 command.env("ARCHON_TLS_DIR", issuer.credentials(Role::Admin, YOU, []).expect("a certificate"))
@@ -138,6 +142,7 @@ impl Cluster {
     pub fn archon_as(&self, credentials: Option<&Path>, arguments: &[&str]) -> Ran {
         let mut command = Command::new(&self.exe);
         command.args(arguments).env("ARCHON_COORDINATORS", self.coordinator_list());
+        command.env("ARCHON_TIMEOUT", PATIENCE);
         match credentials {
             Some(directory) => command.env("ARCHON_TLS_DIR", directory),
             None => command.env_remove("ARCHON_TLS_DIR"),

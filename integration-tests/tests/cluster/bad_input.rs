@@ -58,7 +58,7 @@ fn second_node_with_the_same_name_is_refused() {
     let address = free_addresses(1).remove(0);
     let arguments = cluster.node_arguments("athens", &address, &cluster.directory().join("impostor"));
     let mut impostor = cluster.spawn("impostor", &arguments);
-    wait_for("the impostor to be told", Duration::from_secs(30), || {
+    wait_for("the impostor to be told", Duration::from_secs(60), || {
         let ended = impostor.exited().is_some();
         check(ended && impostor.log().contains("NameTaken"), || impostor.log_tail(5))
     });
@@ -69,7 +69,7 @@ fn second_node_with_the_same_name_is_refused() {
 #[test]
 fn node_of_another_cluster_is_refused() {
     let mut cluster = Cluster::start(EXE, &Options { nodes_min: 1, nodes: vec!["athens"], ..Options::default() });
-    cluster.take_node("athens").terminate(Duration::from_secs(20));
+    cluster.take_node("athens").terminate(Duration::from_secs(60));
     let data = cluster.directory().join("node-athens");
     // A second quorum, which does not know this data directory.
     let address = free_addresses(1).remove(0);
@@ -80,7 +80,7 @@ fn node_of_another_cluster_is_refused() {
         .chain(cluster.credentials_arguments(Role::Coordinator, "1"))
         .collect::<Vec<_>>();
     let _other = cluster.spawn("other-coordinator", &other);
-    wait_for("the other quorum to answer", Duration::from_secs(30), || {
+    wait_for("the other quorum to answer", Duration::from_secs(60), || {
         let ran = cluster.archon_at(&address, &["status", "--timeout", "1s"]);
         check(ran.code == 0, || ran.stderr)
     });
@@ -89,7 +89,7 @@ fn node_of_another_cluster_is_refused() {
     let at = arguments.iter().position(|argument| argument == "--coordinators").expect("the flag") + 1;
     arguments[at] = address;
     let mut node = cluster.spawn("stray", &arguments);
-    wait_for("the stray node to be told", Duration::from_secs(30), || {
+    wait_for("the stray node to be told", Duration::from_secs(60), || {
         let ended = node.exited().is_some();
         check(ended && node.log().contains("WrongCluster"), || node.log_tail(5))
     });
@@ -101,7 +101,7 @@ fn data_directory_in_use_is_refused() {
     let address = free_addresses(1).remove(0);
     let arguments = cluster.node_arguments("athens", &address, &cluster.directory().join("node-athens"));
     let mut second = cluster.spawn("second", &arguments);
-    let status = second.wait_exit(Duration::from_secs(20));
+    let status = second.wait_exit(Duration::from_secs(60));
     assert!(!status.success());
     assert!(second.log().contains("in use") || second.log().contains("locked"), "{}", second.log());
 }
@@ -120,13 +120,13 @@ fn wiped_coordinator_is_refused() {
     std::fs::remove_dir_all(&data).expect("wiping the disk");
     // Neither bootstrapped nor joined again: its number belongs to a voter with another directory.
     let mut joins = spawn("wiped-joins", ["--id", "3", "--join", &addresses[0], &format!("--data-dir={data}-wiped")]);
-    assert_eq!(joins.wait_exit(Duration::from_secs(20)).code(), Some(4));
+    assert_eq!(joins.wait_exit(Duration::from_secs(60)).code(), Some(4));
     assert!(joins.log().contains("archon quorum replace 3 4"), "{}", joins.log());
     let mut new = spawn("says-nothing", ["--id", "4", "--log", "info", &format!("--data-dir={data}-new")]);
-    assert_eq!(new.wait_exit(Duration::from_secs(20)).code(), Some(2));
+    assert_eq!(new.wait_exit(Duration::from_secs(60)).code(), Some(2));
     assert!(new.log().contains("--peers to found a quorum, or --join"), "{}", new.log());
     cluster.start_coordinator(2);
-    wait_for("the wiped voter to be refused", Duration::from_secs(30), || {
+    wait_for("the wiped voter to be refused", Duration::from_secs(60), || {
         let log = cluster.coordinator(2).log();
         check(log.contains("wiped") || log.contains("storage id"), || cluster.coordinator(2).log_tail(5))
     });

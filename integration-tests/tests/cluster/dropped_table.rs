@@ -90,7 +90,7 @@ fn dropped_table_is_deleted_on_every_node_and_frees_its_name() {
 
     // The disks are empty too: nodes count their data at start.
     for name in NODES {
-        assert!(cluster.take_node(name).terminate(Duration::from_secs(20)).success());
+        assert!(cluster.take_node(name).terminate(Duration::from_secs(60)).success());
     }
     for name in NODES {
         cluster.start_node(name);

@@ -5,7 +5,6 @@ use archon_client::Client;
 use archon_integration_tests::{Cluster, Load, Options};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 fn counts(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
     pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
@@ -16,7 +15,7 @@ fn moves(plan: &Value) -> usize {
 }
 
 async fn client(cluster: &Cluster) -> Client {
-    cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client")
+    cluster.client().build().await.expect("a client")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

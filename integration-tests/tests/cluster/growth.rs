@@ -49,7 +49,7 @@ fn is_grown(cluster: &Cluster, rows: &[Value]) -> bool {
 }
 
 async fn client(cluster: &Cluster, table: &str) -> Arc<Client> {
-    let built = cluster.client().table(table).timeout(Duration::from_secs(20));
+    let built = cluster.client().table(table);
     Arc::new(built.build().await.expect("a client"))
 }
 

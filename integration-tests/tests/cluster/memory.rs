@@ -3,7 +3,6 @@
 use crate::EXE;
 use archon_integration_tests::{Cluster, Options, Room, Scrape, http};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
 /// Bytes of a value.
@@ -66,7 +65,7 @@ fn node_stays_within_its_memory_limit_with_twice_the_data() {
     let mut most = 0.0_f64;
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let client = cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client");
+        let client = cluster.client().build().await.expect("a client");
         for from in (0..KEYS).step_by(512) {
             let numbers = stream::iter(from..from + 512);
             let writes = numbers.map(|number| client.put(key(number), value(number)));

@@ -35,7 +35,7 @@ async fn node_stopped_by_sigterm_releases_and_returns_at_once() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
     let written = Rows::written(&client, 100).await;
-    let status = cluster.take_node("byzantium").terminate(Duration::from_secs(20));
+    let status = cluster.take_node("byzantium").terminate(Duration::from_secs(60));
     assert!(status.success(), "{status}");
     cluster.wait_node("byzantium", "failed");
     cluster.start_node("byzantium");
@@ -109,7 +109,7 @@ async fn node_without_coordinators_stops_serving_at_lease_end() {
         cluster.take_coordinator(index).kill();
     }
     tokio::task::block_in_place(|| {
-        wait_for("every read to be refused", Duration::from_secs(30), || {
+        wait_for("every read to be refused", Duration::from_secs(60), || {
             let ran = cluster.archon_at(&node, &["kv", "get", "k/1", "--timeout", "500ms"]);
             check(ran.code != 0 && ran.stdout.is_empty(), || format!("{} {}", ran.stdout, ran.stderr))
         });
@@ -129,7 +129,7 @@ fn nodes_stopped_together_release_partitions_and_leave() {
     let mut nodes: Vec<_> = names.iter().map(|name| cluster.take_node(name)).collect();
     nodes.iter().for_each(Process::ask_to_end);
     for node in &mut nodes {
-        let status = node.wait_exit(Duration::from_secs(30));
+        let status = node.wait_exit(Duration::from_secs(60));
         let log = node.log();
         assert!(status.success(), "{status}: {log}");
         // A coordinator that grants a leaving node the partitions it just released would keep it until its time-out.

@@ -93,7 +93,7 @@ async fn planned_stop_hands_over_without_a_failed_operation() {
         tokio::task::block_in_place(|| {
             wait_progress(&load, 200);
             let began = Instant::now();
-            let status = cluster.take_node(name).terminate(Duration::from_secs(20));
+            let status = cluster.take_node(name).terminate(Duration::from_secs(60));
             assert!(status.success(), "{status}");
             println!("{name} ended after {:?}", began.elapsed());
             cluster.wait_online();
@@ -185,7 +185,7 @@ async fn loader_killed_during_copy_restarts_by_itself() {
         wait_whole(&cluster);
         // Its copy is the one that is read now.
         for name in ["athens", "byzantium"] {
-            let status = cluster.take_node(name).terminate(Duration::from_secs(20));
+            let status = cluster.take_node(name).terminate(Duration::from_secs(60));
             assert!(status.success(), "{status}");
             cluster.start_node(name);
             wait_whole(&cluster);

@@ -106,7 +106,7 @@ fn kills_during_splits_lose_and_repeat_no_write() {
 fn client_ten_splits_behind_finds_and_scans_every_key() {
     let cluster = cluster();
     let runtime = Runtime::new().expect("a runtime");
-    let client = cluster.client().table("times").timeout(Duration::from_secs(20));
+    let client = cluster.client().table("times");
     let client = runtime.block_on(client.build()).expect("a client");
     for counter in 0..COUNTERS {
         runtime.block_on(client.put(key(counter), "before")).expect("a put");
@@ -149,7 +149,7 @@ fn nodes_killed_right_after_a_split_keep_both_halves() {
 fn half_formed_copies_survive_a_kill_undamaged() {
     let mut cluster = cluster();
     let runtime = Runtime::new().expect("a runtime");
-    let client = cluster.client().table("times").timeout(Duration::from_secs(30));
+    let client = cluster.client().table("times");
     let client = runtime.block_on(client.build()).expect("a client");
     let value = vec![7_u8; 16 * 1024];
     for batch in 0..32 {

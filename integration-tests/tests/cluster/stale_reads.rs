@@ -32,7 +32,7 @@ async fn followers_answer_stale_reads_without_leader_and_quorum() {
     };
     tokio::task::block_in_place(|| {
         for endpoint in &others {
-            let (document, _) = wait_for("the write to be seen", Duration::from_secs(20), || shown(endpoint));
+            let (document, _) = wait_for("the write to be seen", Duration::from_secs(60), || shown(endpoint));
             assert_eq!((&document["value"], &document["address"]), (&"new".into(), &endpoint.as_str().into()));
         }
     });

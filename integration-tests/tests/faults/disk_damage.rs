@@ -65,7 +65,7 @@ async fn read_all(client: &Client, written: &Written) -> usize {
 /// Waits until the engine was synced after the last write: it grows at that moment and is quiet then.
 fn wait_flushed(cluster: &Cluster) {
     let file = data_of(cluster, NODE).join("engine").join("db");
-    wait_for("the engine to be written and quiet", Duration::from_secs(20), || {
+    wait_for("the engine to be written and quiet", Duration::from_secs(60), || {
         let modified = fs::metadata(&file).and_then(|file| file.modified()).map_err(|error| error.to_string())?;
         let quiet = modified.elapsed().unwrap_or_default();
         check(quiet > Duration::from_millis(1_500), || format!("written {quiet:?} ago"))
@@ -110,7 +110,7 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
         list.as_array().is_some_and(|rows| !rows.is_empty() && rows.iter().all(decided))
     };
     let what = "each partition to be Online or to have no copy left";
-    let (list, _) = cluster.wait_json(what, Duration::from_secs(30), &["partition", "list"], decided);
+    let (list, _) = cluster.wait_json(what, Duration::from_secs(60), &["partition", "list"], decided);
     let online = list.as_array().into_iter().flatten().filter(|row| is_online(row)).count();
     let list = cluster.json(&["partition", "list"]).expect("partition list");
     for row in list.as_array().into_iter().flatten().filter(|row| is_online(row)) {
@@ -126,7 +126,7 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
     let created = cluster.archon(&["table", "create", "later", "--partitions", "4", "--replication", "1"]);
     assert_eq!(created.code, 0, "{}", created.stderr);
     let later = ["partition", "list", "--table", "later"];
-    cluster.wait_json("a new table to be Online", Duration::from_secs(20), &later, |list| {
+    cluster.wait_json("a new table to be Online", Duration::from_secs(60), &later, |list| {
         list.as_array().is_some_and(|rows| rows.len() == 4 && rows.iter().all(is_online))
     });
     online
@@ -221,7 +221,7 @@ async fn wiped_node_of_the_same_name_serves_no_former_copy() {
         // Its copies were the last in-sync ones: a wrong path must not discard them.
         let listen = cluster.node_address(NODE).to_owned();
         let mut empty = cluster.spawn("empty", &cluster.node_arguments(NODE, &listen, data));
-        assert_eq!(empty.wait_exit(Duration::from_secs(30)).code(), Some(4), "{}", empty.log_tail(20));
+        assert_eq!(empty.wait_exit(Duration::from_secs(60)).code(), Some(4), "{}", empty.log_tail(20));
         let log = empty.log();
         for part in ["last in-sync copy", "(default/", "archon node lost athens --accept-data-loss"] {
             assert!(log.contains(part), "{part:?} is not in {log}");

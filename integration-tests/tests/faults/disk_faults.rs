@@ -92,7 +92,7 @@ async fn failed_fsync_ends_process_without_losing_writes() {
             return;
         }
         let mut process = cluster.take_node(NODE);
-        let status = process.wait_exit(Duration::from_secs(30));
+        let status = process.wait_exit(Duration::from_secs(60));
         assert_eq!(status.signal(), Some(SIGABRT), "{status}: {}", process.log_tail(20));
         drop(injection);
         cluster.start_node(NODE);
@@ -122,7 +122,7 @@ async fn slow_disk_moves_coordinator_leadership_without_node_failure() {
     // Something to commit, so that there is a sync to be slow.
     let _ = cluster.archon(&["table", "create", "slow", "--partitions", "3", "--replication", "1", "--timeout", "2s"]);
     let other = |status: &Value| status["leader_id"].as_u64().is_some_and(|id| id != leader as u64 + 1);
-    let (_, took) = cluster.wait_json("another coordinator to lead", Duration::from_secs(30), &["status"], other);
+    let (_, took) = cluster.wait_json("another coordinator to lead", Duration::from_secs(60), &["status"], other);
     println!("leadership moved after {took:?}");
     drop(injection);
     cluster.wait_online();

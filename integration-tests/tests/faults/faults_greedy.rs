@@ -5,7 +5,7 @@ use crate::EXE;
 use archon_client::{Admin, Client, NodeStatus, Role};
 use archon_integration_tests::{Cluster, Options, Room};
 use archon_load::attack::{Attack, Attackers, Target};
-use archon_testkit::{check, wait_for};
+use archon_testkit::{check, wait_for, wait_for_async};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ impl Scene {
         let cluster = Cluster::start(EXE, options);
         let replication = options.replication;
         cluster.wait_whole(usize::from(replication));
-        let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
+        let client = cluster.client().build().await.expect("a client");
         let admin = cluster.admin(Duration::from_secs(10));
         let target =
             Target::find(&admin, &cluster.transport(Role::Client), "default", "greedy").await.expect("somebody leads");
@@ -83,15 +83,11 @@ impl Scene {
 
     /// Asserts that the attackers' resources are freed once they have gone.
     async fn is_given_back(&self) {
-        let deadline = tokio::time::Instant::now() + TIMEOUT;
-        loop {
+        wait_for_async("the attackers' bytes to be freed", TIMEOUT, async || {
             let held = self.counted("archon_node_admitted_bytes").await;
-            if held == 0 {
-                return;
-            }
-            assert!(tokio::time::Instant::now() < deadline, "{held} bytes are still admitted");
-            tokio::task::yield_now().await;
-        }
+            check(held == 0, || format!("{held} bytes are still admitted"))
+        })
+        .await;
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn client(cluster: &Cluster) -> Client {
-    cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client")
+    cluster.client().build().await.expect("a client")
 }
 
 /// 75: an interrupted wait for a rebalance; the rebalance runs to its end.
@@ -62,7 +62,7 @@ async fn node_started_for_another_cluster_is_refused() {
     let mut cluster = Cluster::start(EXE, &Options { nodes_min: 1, nodes: vec!["athens"], ..Options::default() });
     let client = client(&cluster).await;
     client.put("k", "mine").await.expect("a put");
-    cluster.take_node("athens").terminate(Duration::from_secs(20));
+    cluster.take_node("athens").terminate(Duration::from_secs(60));
     let address = free_addresses(1).remove(0);
     let data = cluster.directory().join("other").display().to_string();
     let peers = format!("1={address}");

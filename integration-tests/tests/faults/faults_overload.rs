@@ -21,7 +21,7 @@ use tonic::transport::Endpoint;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn client(cluster: &Cluster) -> Client {
-    cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client")
+    cluster.client().build().await.expect("a client")
 }
 
 /// Writes and reads back enough keys to hit every partition with high probability.

@@ -106,7 +106,7 @@ fn lost_coordinator_leaders_fail_no_node() {
         scene.last(LONG);
         scene.cluster.coordinator(leader).resume();
         let (leader, _) = scene.cluster.wait_leader();
-        let status = scene.cluster.take_coordinator(leader).terminate(Duration::from_secs(30));
+        let status = scene.cluster.take_coordinator(leader).terminate(Duration::from_secs(60));
         assert!(status.success(), "{status}");
         scene.cluster.wait_leader();
         assert_eq!(scene.failed(), 0, "the data plane does not feel it");
@@ -132,7 +132,7 @@ fn orderly_node_stops_fail_no_operation() {
     let patient = WorkloadOptions { hasty: Duration::from_secs(45), ..load(15) };
     let report = Scene::play(EXE, "ended", &three_copies(), &patient, |scene| {
         for victim in NODES {
-            let status = scene.cluster.take_node(victim).terminate(Duration::from_secs(30));
+            let status = scene.cluster.take_node(victim).terminate(Duration::from_secs(60));
             assert!(status.success(), "{victim}: {status}");
             scene.everyone_is_served();
             scene.heal();

@@ -53,7 +53,7 @@ fn redis_histories_stay_linearizable_through_faults() {
             scene.cluster.done(&["rebalance", "apply", "--wait"]);
             scene.progress(PROGRESS);
             scene.say("stop the newcomer");
-            let status = scene.cluster.take_node(NEWCOMER).terminate(Duration::from_secs(30));
+            let status = scene.cluster.take_node(NEWCOMER).terminate(Duration::from_secs(60));
             assert!(status.success(), "{status}");
             scene.everyone_is_served();
             scene.cluster.start_node(NEWCOMER);

@@ -65,7 +65,7 @@ fn disk_held_by_another_mount_namespace_works_after_power_loss() {
     let holder = Command::new("unshare").args(["--mount", "--propagation", "private", "sleep", "600"]).spawn();
     let mut holder = holder.expect("root may make a mount namespace");
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    wait_for("the mount namespace", Duration::from_secs(20), || {
+    wait_for("the mount namespace", Duration::from_secs(60), || {
         let (own, other) = (namespace("self"), namespace(&holder.id().to_string()));
         check(other.is_some() && own != other, || format!("{other:?}"))
     });

@@ -46,7 +46,7 @@ struct Writing {
 impl Writing {
     fn begin(cluster: &Cluster, table: &'static str) -> Self {
         let runtime = Runtime::new().expect("a runtime");
-        let client = cluster.client().table(table).timeout(Duration::from_secs(20));
+        let client = cluster.client().table(table);
         let client = runtime.block_on(client.build()).expect("a client");
         let fill = async {
             for (writer, filler) in (0..WRITERS).flat_map(|writer| (0..FILLERS).map(move |filler| (writer, filler))) {

@@ -61,7 +61,7 @@ fn node_is_cordoned_drained_and_removed() {
     let why = refused(&cluster, &["node", "drain", "cyrene", "--wait"]);
     assert!(why.contains("cyrene cannot be drained") && why.contains("only 2 nodes take copies"), "{why}");
     assert!(refused(&cluster, &["node", "remove", "athens"]).contains("stop it before removing it"));
-    assert!(cluster.take_node("athens").terminate(Duration::from_secs(20)).success());
+    assert!(cluster.take_node("athens").terminate(Duration::from_secs(60)).success());
     cluster.wait_node("athens", "failed");
     cluster.done(&["node", "remove", "athens"]);
     assert_eq!(cluster.archon(&["node", "describe", "athens"]).code, 3);

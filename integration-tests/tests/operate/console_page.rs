@@ -7,7 +7,7 @@ use archon_testkit::{skipped, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until a script in the page returns true.
 fn wait(browser: &Browser, what: &str, script: &str) {

@@ -33,7 +33,7 @@ impl Seen<'_> {
 
 /// Waits until every partition of a table is served.
 fn wait_served(cluster: &Cluster, table: &str) {
-    wait_for("the new table to be served", Duration::from_secs(30), || {
+    wait_for("the new table to be served", Duration::from_secs(60), || {
         let rows = cluster.json(&["partition", "list", "--table", table])?;
         let online = |row: &Value| row["status"] == "online";
         if rows.as_array().is_some_and(|rows| rows.iter().all(online)) { Ok(()) } else { Err(rows.to_string()) }
@@ -222,7 +222,7 @@ fn every_verb_prints_its_documented_json() {
     let drained = seen.done(&["node", "drain", "delos", "--wait"]);
     assert_eq!((&drained["goal"], &drained["copies_held"]), (&json!("drain"), &json!(0)), "{drained}");
     verbs.extend(seen.verbs);
-    assert!(cluster.take_node("delos").terminate(Duration::from_secs(20)).success());
+    assert!(cluster.take_node("delos").terminate(Duration::from_secs(60)).success());
     cluster.wait_node("delos", "failed");
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
     seen.done(&["status"]);

@@ -89,14 +89,14 @@ fn node_setting_survives_restart_until_another_flag() {
     let all = (json!(50), json!(9), json!("east"));
     assert_eq!(athens(&cluster), all);
 
-    assert!(cluster.take_node("athens").terminate(Duration::from_secs(20)).success());
+    assert!(cluster.take_node("athens").terminate(Duration::from_secs(60)).success());
     cluster.wait_node("athens", "failed");
     cluster.start_node("athens");
     cluster.wait_node("athens", "alive");
     assert_eq!(athens(&cluster), all);
 
     let (listen, data) = (cluster.node_address("athens").to_owned(), cluster.node_data("athens"));
-    assert!(cluster.take_node("athens").terminate(Duration::from_secs(20)).success());
+    assert!(cluster.take_node("athens").terminate(Duration::from_secs(60)).success());
     cluster.wait_node("athens", "failed");
     let mut arguments = cluster.node_arguments("athens", &listen, &data);
     arguments.extend(["--weight".to_owned(), "70".to_owned()]);

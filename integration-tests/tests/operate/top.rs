@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 /// Columns and lines of the terminal, at first and after a resize.
 const SIZE: (u16, u16) = (100, 30);
 const SMALLER: (u16, u16) = (60, 20);

@@ -51,10 +51,10 @@ fn refused_credentials_fail_without_retries() {
     cluster.done(&["access", "withdraw", "admin/mallory"]);
     let at_once = |credentials: &Path, arguments: &[&str], part: &str| {
         let begun = Instant::now();
-        let ran = cluster.archon_as(Some(credentials), &[arguments, &["--timeout", "30s"]].concat());
+        let ran = cluster.archon_as(Some(credentials), &[arguments, &["--timeout", "10m"]].concat());
         let took = begun.elapsed();
         assert!(ran.code == 4 && ran.stderr.contains(part), "{arguments:?}: {ran:?}");
-        assert!(took < Duration::from_secs(15), "{arguments:?} took {took:?}: {ran:?}");
+        assert!(took < TIMEOUT, "{arguments:?} took {took:?}: {ran:?}");
     };
     at_once(&node, &["kv", "put", "a", "1"], "node/athens asks for keys, which clients do");
     for (credentials, part) in
@@ -70,9 +70,9 @@ fn refused_credentials_fail_without_retries() {
     let (leader, _) = cluster.wait_leader();
     assert!(cluster.take_coordinator((leader + 1) % 3).terminate(TIMEOUT).success());
     let begun = Instant::now();
-    let ran = cluster.archon_as(Some(&stolen), &["node", "drain", "athens", "--timeout", "30s"]);
+    let ran = cluster.archon_as(Some(&stolen), &["node", "drain", "athens", "--timeout", "10m"]);
     assert!(ran.code == 4 && ran.stderr.contains("it was withdrawn"), "{ran:?}");
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
 }
 
 #[test]

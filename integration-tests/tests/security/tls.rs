@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tonic::transport::{Channel, Endpoint};
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
     Options { tls: true, replication: 3, ..Options::default() }
@@ -303,7 +303,7 @@ fn member_with_foreign_certificate_does_not_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewed_certificate_is_loaded_without_restart() {
     let cluster = Cluster::start(EXE, &options());
-    let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
+    let client = cluster.client().build().await.expect("a client");
     let (transport, address) = (cluster.transport(Role::Client), cluster.node_address("athens").to_owned());
     let shown = async || {
         let stream =
@@ -439,7 +439,7 @@ fn member_with_certificate_for_other_address_is_refused() {
         let arguments = [&[EXE], arguments, &["--listen", &listen, "--data-dir", &data]].concat();
         let environment = [("ARCHON_TLS_DIR", credentials.display().to_string())];
         let mut started = Process::start(name, &arguments, &environment, &directory).expect("started");
-        (started.wait_exit(Duration::from_secs(20)).code(), started.log_tail(20))
+        (started.wait_exit(Duration::from_secs(60)).code(), started.log_tail(20))
     };
     let issued = |role, name| cluster.issuer().credentials(role, name, ["localhost:1"]).expect("issued");
     let (sparta, four) = (issued(Role::Node, "sparta"), issued(Role::Coordinator, "4"));

@@ -112,7 +112,7 @@ impl Rig {
     }
 
     async fn until_queued(&self) {
-        let waited = tokio::time::timeout(Duration::from_secs(20), async {
+        let waited = tokio::time::timeout(Duration::from_secs(60), async {
             while self.shards.of(PARTITION).is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

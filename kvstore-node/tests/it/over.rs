@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 const LIVE: ReplicaState = ReplicaState::Live;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// Version of the row that declares the peer failed.
 const FAILED: u64 = 1_002;
 

@@ -10,7 +10,7 @@ use archon_wal::disk::MemoryDisk;
 use archon_wal::{Bounds, HEAD_BYTES_MAX, META_BYTES_MAX, StreamId, Wal, WalBatch, WalConfig, WalError};
 use bytes::Bytes;
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const ONE: StreamId = StreamId(1);
 
 fn open(config: WalConfig) -> Wal {

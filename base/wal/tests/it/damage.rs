@@ -8,7 +8,7 @@ use crate::support::{BLOCK_BYTES, Numbers, memory_disk, put, read_all};
 use archon_wal::disk::{Disk, MemoryDisk};
 use archon_wal::{FORMAT, Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// File with the note of the last durable batch.
 const MARK: &str = "durable.mark";
 

@@ -14,7 +14,7 @@ use archon_wal::disk::{BLOCK_ALIGNMENT, Disk, RealDisk};
 use archon_wal::{StreamId, Wal, WalConfig};
 use rustix::fs::OFlags;
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const RECORDS: u64 = 200;
 
 /// Segments that end within a block, and are large enough for some rolls.

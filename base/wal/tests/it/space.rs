@@ -8,7 +8,7 @@ use archon_testkit::wait_for;
 use archon_wal::disk::{FaultDisk, MemoryDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig, WalError};
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn config() -> WalConfig {
     WalConfig { segment_bytes: 4096, recycled_segments_max: 0, ..WalConfig::default() }

@@ -472,7 +472,7 @@ mod tests {
         let open = async {
             let _ = link.stream_append(futures::stream::pending(), RPCOption::new(Duration::from_millis(50))).await;
         };
-        let called = tokio::time::timeout(Duration::from_secs(10), async {
+        let called = tokio::time::timeout(Duration::from_secs(60), async {
             tokio::select! {
                 () = open => listener.accept().await,
                 called = listener.accept() => called,

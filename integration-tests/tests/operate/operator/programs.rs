@@ -1,6 +1,7 @@
 //! Programs that use a cluster while an operator follows a runbook.
 
 use archon_client::Client;
+use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Load, LoadReport};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
@@ -26,7 +27,7 @@ impl Programs {
                     "stop" => self.reports.push(self.load.take().expect("they run").stop().await),
                     "start" => {
                         let client = Client::builder(self.coordinators.split(',')).table(self.table);
-                        let client = client.build().await.expect("a client");
+                        let client = client.timeout(TIMEOUT).build().await.expect("a client");
                         self.load = Some(Load::start(&client, &format!("run-{}", self.reports.len()), 2));
                     }
                     other => panic!("programs are stopped and started, not {other:?}"),

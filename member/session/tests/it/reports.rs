@@ -20,7 +20,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn key() -> BeatKey {
     BeatKey::new(StorageId::new(Uuid::from_u128(1)), BootId::new(Uuid::from_u128(2)))

@@ -228,7 +228,7 @@ pub fn read_all(wal: &Wal, stream: u64) -> Result<BTreeMap<u64, Vec<u8>>, String
 }
 
 /// Limit of waits for the log's own threads.
-pub const LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
+pub const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Puts one record and waits until it is durable.
 pub fn put(wal: &Wal, stream: u64, seq: u64, data: &[u8]) -> Result<(), archon_wal::WalError> {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 /// Deadline of events that must happen.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// Returns a heartbeat without any data.
 pub fn beat(node: NodeId, incarnation: Incarnation, number: u64) -> Beat {
