@@ -12,6 +12,10 @@ use tokio::task::JoinHandle;
 /// Number of counters, each incremented by a task of its own.
 pub const COUNTERS: usize = 24;
 
+/// Pause of a task between two increments: about 500 per second altogether. At full speed they would take the machine from
+/// the clusters of other tests.
+const PAUSE: Duration = Duration::from_millis(40);
+
 /// Returns the key of a counter, in numeric order.
 pub fn counter_key(counter: usize) -> String {
     format!("key-{counter:02}")
@@ -118,6 +122,7 @@ async fn count_up(
         if let Some(answered) = answered.get(counter) {
             answered.fetch_add(1, Ordering::Relaxed);
         }
+        tokio::time::sleep(PAUSE).await;
     }
     seen
 }

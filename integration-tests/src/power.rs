@@ -6,7 +6,6 @@ use crate::load::{Load, LoadReport};
 use crate::options::Options;
 use crate::strike::Striker;
 use archon_testkit::Random;
-use archon_testkit::{check, wait_for};
 use archon_types::DEFAULT_TABLE;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -79,11 +78,7 @@ impl PowerLoss {
         let client = runtime.block_on(client.build()).expect("a client");
         let load = runtime.block_on(async { Load::start_with(&client, KEYS, WRITERS, value) });
         for round in 1..=self.rounds {
-            let before = load.operations();
-            wait_for("the load to go on", Duration::from_secs(120), || {
-                let now = load.operations();
-                check(now > before + 100, || format!("{now} operations"))
-            });
+            load.wait_more(100);
             match self.ranges {
                 true => {
                     let (count, striker) = (cluster.partitions(TIMES).len(), Striker::new(&cluster, TIMES));

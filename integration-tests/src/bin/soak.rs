@@ -233,7 +233,7 @@ fn number(at: usize, otherwise: u64) -> u64 {
 fn load(seed: u64, round: u64) -> WorkloadOptions {
     let table = round.is_multiple_of(2).then_some("times");
     let (prefix, seed) = (format!("round-{round}"), seed.wrapping_add(round));
-    WorkloadOptions { prefix, seed, table, ..WorkloadOptions::default() }
+    WorkloadOptions { prefix, seed, table, pause: Duration::ZERO, ..WorkloadOptions::default() }
 }
 
 fn main() -> ExitCode {

@@ -8,7 +8,8 @@ use archon_testkit::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
 
 /// Operations after which a group moves to its next key: long enough to meet a fault, short enough to be checked.
 const OPERATIONS_PER_KEY: u64 = 60;
@@ -25,6 +26,8 @@ pub(super) struct Worker {
     /// Last observation, for conditions.
     pub(super) seen: Option<Observation>,
     pub(super) written: u64,
+    /// Mean pause after an operation: each is up to twice as long, so that operations on a key still overlap.
+    pub(super) pause: Duration,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -75,6 +78,11 @@ impl Worker {
             } else {
                 // Open operations make a history expensive to check: the group moves to its next key.
                 self.turn.fetch_max((generation + 1) * OPERATIONS_PER_KEY, Ordering::Relaxed);
+            }
+            if !self.pause.is_zero() {
+                let pause = self.pause.mul_f64(self.dice.below(201) as f64 / 100.0);
+                sleep(pause).await;
+                last += pause;
             }
         }
     }

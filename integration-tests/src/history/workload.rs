@@ -20,6 +20,10 @@ use tokio::task::JoinSet;
 /// Time-out of a client that was given one member only.
 const NEWCOMERS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Default of [`WorkloadOptions::pause`]: 24 clients send about 500 operations per second. At full speed they would take
+/// the machine from the clusters of other tests.
+const PAUSE: Duration = Duration::from_millis(40);
+
 /// Size and shape of a workload.
 #[derive(Clone, Debug)]
 pub struct WorkloadOptions {
@@ -40,6 +44,8 @@ pub struct WorkloadOptions {
     pub via: Option<&'static str>,
     /// Table by ranges to use instead of the default table; the scene creates it.
     pub table: Option<&'static str>,
+    /// Mean pause of a client after an operation; none at zero.
+    pub pause: Duration,
     /// Library by which three of four clients use the Redis listeners of the nodes; one that sends each write once. Every third
     /// key is a pair then, which these clients write by commands of several keys and by transactions.
     pub redis: Option<Library>,
@@ -57,6 +63,7 @@ impl Default for WorkloadOptions {
             seed: 1,
             via: None,
             table: None,
+            pause: PAUSE,
             redis: None,
         }
     }
@@ -182,6 +189,7 @@ impl Workload {
                     dice: Random::new(options.seed.wrapping_mul(1_000).wrapping_add(u64::from(number))),
                     seen: None,
                     written: 0,
+                    pause: options.pause,
                     shared: shared.clone(),
                 };
                 clients.spawn(worker.run());

@@ -12,6 +12,9 @@ use tokio::task::JoinSet;
 /// Time during which a request is retried before the test fails: longer than any fault on the cluster lasts.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Pause of a user between two requests. At full speed users would take the machine from the clusters of other tests.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Acknowledged requests of users.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
@@ -83,6 +86,7 @@ async fn work(
         counted.longest = counted.longest.max(begun.elapsed());
         *counted.acknowledged.entry(counter).or_default() += 1;
         answered.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(PAUSE).await;
     }
     counted
 }

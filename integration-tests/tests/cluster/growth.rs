@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 const MIB: u64 = 1 << 20;
 const WRITERS: u64 = 16;
 /// Pause between two writes of a writer that rewrites its rows.
-const SLOWLY: Duration = Duration::from_millis(5);
+const SLOWLY: Duration = Duration::from_millis(50);
 /// Bytes of a value.
 const VALUE_BYTES: usize = 2 * 1024;
 /// Keys written: six times what one partition may hold.

@@ -5,6 +5,7 @@ use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options};
 use archon_testkit::{check, wait_for};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -39,14 +40,6 @@ fn is_whole_now(cluster: &Cluster) -> bool {
     list.is_ok_and(|list| list.as_array().is_some_and(|rows| is_whole(rows)))
 }
 
-/// Waits until the load has answered `count` more operations.
-fn wait_progress(load: &Load, count: u64) {
-    let target = load.operations() + count;
-    wait_for(&format!("{count} more operations"), Duration::from_secs(60), || {
-        check(load.operations() >= target, || format!("{} of {target}", load.operations()))
-    });
-}
-
 async fn ends_well(load: Load, client: &Client, what: &str) -> LoadReport {
     let report = load.stop().await;
     println!("{what}: {} operations, longest gap {} ms", report.operations, report.longest_gap.as_millis());
@@ -64,12 +57,12 @@ async fn killed_node_costs_a_pause_and_rejoins_every_live_set() {
     for name in NAMES {
         let load = Load::start(&client, name, 16);
         tokio::task::block_in_place(|| {
-            wait_progress(&load, 200);
+            load.wait_more(200);
             cluster.take_node(name).kill();
             let failed = cluster.wait_node(name, "failed");
             let online = cluster.wait_online();
             println!("{name} failed after {failed:?}, Online after {online:?}");
-            wait_progress(&load, 200);
+            load.wait_more(200);
         });
         ends_well(load, &client, &format!("kill of {name}")).await;
         let load = Load::start(&client, &format!("{name}-returns"), 16);
@@ -77,7 +70,7 @@ async fn killed_node_costs_a_pause_and_rejoins_every_live_set() {
             cluster.start_node(name);
             let whole = wait_whole(&cluster);
             println!("{name} is back in every Live set after {whole:?}");
-            wait_progress(&load, 200);
+            load.wait_more(200);
         });
         ends_well(load, &client, &format!("return of {name}")).await;
     }
@@ -91,20 +84,20 @@ async fn planned_stop_hands_over_without_a_failed_operation() {
     for name in NAMES {
         let load = Load::start(&client, name, 16);
         tokio::task::block_in_place(|| {
-            wait_progress(&load, 200);
+            load.wait_more(200);
             let began = Instant::now();
             let status = cluster.take_node(name).terminate(Duration::from_secs(60));
             assert!(status.success(), "{status}");
             println!("{name} ended after {:?}", began.elapsed());
             cluster.wait_online();
-            wait_progress(&load, 200);
+            load.wait_more(200);
         });
         ends_well(load, &client, &format!("stop of {name}")).await;
         let load = Load::start(&client, &format!("{name}-returns"), 16);
         tokio::task::block_in_place(|| {
             cluster.start_node(name);
             println!("whole after {:?}", wait_whole(&cluster));
-            wait_progress(&load, 200);
+            load.wait_more(200);
         });
         ends_well(load, &client, &format!("return of {name}")).await;
     }
@@ -117,7 +110,7 @@ async fn reads_and_writes_continue_without_coordinators() {
     let client = client(&cluster, Duration::from_secs(30)).await;
     let load = Load::start(&client, "alone", 16);
     tokio::task::block_in_place(|| {
-        wait_progress(&load, 200);
+        load.wait_more(200);
         for index in 0..3 {
             cluster.take_coordinator(index).kill();
         }
@@ -126,18 +119,18 @@ async fn reads_and_writes_continue_without_coordinators() {
         wait_for("ten seconds of traffic", Duration::from_secs(60), || {
             check(began.elapsed() > Duration::from_secs(10), || format!("{:?}", began.elapsed()))
         });
-        wait_progress(&load, 500);
+        load.wait_more(500);
     });
     ends_well(load, &client, "no coordinator").await;
     let load = Load::start(&client, "quorum-returns", 16);
     tokio::task::block_in_place(|| {
-        wait_progress(&load, 200);
+        load.wait_more(200);
         for index in 0..3 {
             cluster.start_coordinator(index);
         }
         cluster.wait_leader();
         wait_whole(&cluster);
-        wait_progress(&load, 500);
+        load.wait_more(500);
     });
     ends_well(load, &client, "return of the quorum").await;
 }
@@ -145,6 +138,8 @@ async fn reads_and_writes_continue_without_coordinators() {
 /// So many large values (85 MiB a partition, where at most 32 MiB of log are kept) that no leader keeps its log for a
 /// copy that misses them, and that a copy takes a while.
 const LARGE: usize = 2_000;
+/// Operations on large values at a time.
+const AT_ONCE: usize = 8;
 
 fn large(number: usize) -> Vec<u8> {
     format!("{number:08}").repeat(16 * 1024).into_bytes()
@@ -159,9 +154,8 @@ async fn loader_killed_during_copy_restarts_by_itself() {
         cluster.take_node("cyrene").kill();
         cluster.wait_node("cyrene", "failed");
     });
-    for number in 0..LARGE {
-        client.put(format!("large-{number}"), large(number)).await.expect("a put");
-    }
+    let put = |number: usize| client.put(format!("large-{number}"), large(number));
+    stream::iter(0..LARGE).map(put).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await.expect("puts");
     let copies = |cluster: &Cluster| cluster.node("cyrene").log().matches("pulling a copy").count();
     // The logs no longer reach back: it must copy, and is killed as soon as it does, several times.
     let mut interrupted = 0;
@@ -191,9 +185,12 @@ async fn loader_killed_during_copy_restarts_by_itself() {
             wait_whole(&cluster);
         }
     });
-    for number in 0..LARGE {
-        let found = client.get(format!("large-{number}")).await.expect("a get");
-        assert_eq!(found.map(|found| found.value.to_vec()), Some(large(number)), "large-{number}");
+    let client = &client;
+    let get = |number: usize| async move { (number, client.get(format!("large-{number}")).await) };
+    let mut found = stream::iter(0..LARGE).map(get).buffer_unordered(AT_ONCE);
+    while let Some((number, found)) = found.next().await {
+        let found = found.expect("a get").expect("a value");
+        assert!(found.value == large(number), "large-{number}");
     }
 }
 

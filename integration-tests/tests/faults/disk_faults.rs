@@ -5,7 +5,7 @@ use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::{Cluster, Ending, Load, Options};
-use archon_testkit::{check, skipped, wait_for};
+use archon_testkit::skipped;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -97,11 +97,7 @@ async fn failed_fsync_ends_process_without_losing_writes() {
         drop(injection);
         cluster.start_node(NODE);
         cluster.wait_node(NODE, "alive");
-        let before = load.operations();
-        wait_for("the load to go on", Duration::from_secs(30), || {
-            let now = load.operations();
-            check(now > before + 200, || format!("{now} operations"))
-        });
+        load.wait_more(200);
         let report = load.stop().await;
         report.assert_no_failure();
         assert_eq!(report.missing(&client).await, Vec::<String>::new());

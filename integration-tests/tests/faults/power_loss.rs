@@ -95,9 +95,7 @@ fn without_syncs_acknowledged_writes_are_lost() {
     let client = runtime.block_on(cluster.client().timeout(Duration::from_secs(10)).build());
     let client = client.expect("a client");
     let load = runtime.block_on(async { Load::start(&client, "unsynced", 4) });
-    wait_for("some writes", Duration::from_secs(60), || {
-        check(load.operations() > 400, || format!("{} operations", load.operations()))
-    });
+    load.wait_more(400);
     let report = runtime.block_on(load.stop());
     assert!(report.acknowledged.len() > 100, "{}", report.acknowledged.len());
     drop(injections);

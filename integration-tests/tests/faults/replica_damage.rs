@@ -5,13 +5,13 @@ use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Cluster, Ending, Load, Options};
-use archon_testkit::{check, wait_for};
+use archon_testkit::{check, wait_for, wait_for_async};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const NODE: &str = "athens";
 const PARTITIONS: u32 = 12;
@@ -32,13 +32,6 @@ fn wait_whole(cluster: &Cluster) -> Duration {
         list.as_array().is_some_and(|rows| !rows.is_empty() && rows.iter().all(whole))
     };
     cluster.wait_json("every partition to have three Live copies", TIMEOUT, &["partition", "list"], whole).1
-}
-
-fn wait_progress(load: &Load, count: u64) {
-    let target = load.operations() + count;
-    wait_for(&format!("{count} more operations"), TIMEOUT, || {
-        check(load.operations() >= target, || format!("{} of {target}", load.operations()))
-    });
 }
 
 /// Returns the events as text.
@@ -182,24 +175,24 @@ async fn ends_well(load: Load, client: &Client, what: &str) {
 async fn damaged_copy_is_detected_and_reloaded_from_peers() {
     let mut cluster = Cluster::start(EXE, &options());
     let client = client(&cluster).await;
-    let kept = Load::start(&client, "kept", 8);
+    let kept = Load::start_at_full_speed(&client, "kept", 8);
     tokio::task::block_in_place(|| {
         wait_whole(&cluster);
-        wait_progress(&kept, 400);
+        kept.wait_more(400);
     });
     let kept = kept.stop().await;
     kept.assert_no_failure();
     for harm in HARMS {
         let data = cluster.node_data(NODE);
-        let mut load = Load::start(&client, harm.what, 8);
+        let mut load = Load::start_at_full_speed(&client, harm.what, 8);
         tokio::task::block_in_place(|| {
-            wait_progress(&load, 200);
+            load.wait_more(200);
             wait_flushed(&data);
         });
         if harm.quiet {
             ends_well(load, &client, harm.what).await;
             cluster.take_node(NODE).kill();
-            load = Load::start(&client, "after", 8);
+            load = Load::start_at_full_speed(&client, "after", 8);
         } else {
             cluster.take_node(NODE).kill();
         }
@@ -221,7 +214,7 @@ fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Loa
     let told = wait_told(cluster, &before, harm.told);
     let whole = wait_whole(cluster);
     println!("{}: whole after {whole:?}; {told}", harm.what);
-    wait_progress(&load, 200);
+    load.wait_more(200);
     load
 }
 
@@ -231,12 +224,12 @@ fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Loa
 async fn duplicate_directory_started_elsewhere_loses_nothing() {
     let mut cluster = Cluster::start(EXE, &options());
     let client = client(&cluster).await;
-    let load = Load::start(&client, "cloned", 8);
+    let load = Load::start_at_full_speed(&client, "cloned", 8);
     let clone = cluster.directory().join("clone");
     let data = cluster.node_data(NODE);
     tokio::task::block_in_place(|| {
         wait_whole(&cluster);
-        wait_progress(&load, 200);
+        load.wait_more(200);
         let former = cluster.wait_incarnation(NODE, 0);
         cluster.take_node(NODE).kill();
         let status = Command::new("cp").arg("-a").arg(&data).arg(&clone).status().expect("cp runs");
@@ -245,7 +238,7 @@ async fn duplicate_directory_started_elsewhere_loses_nothing() {
         // Until the coordinators notice the restart, everything still counts as whole.
         cluster.wait_incarnation(NODE, former);
         wait_whole(&cluster);
-        wait_progress(&load, 200);
+        load.wait_more(200);
         // Under another name it is refused before it contacts a coordinator.
         let arguments = cluster.node_arguments("delos", &free_addresses(1).remove(0), &clone);
         let status = cluster.spawn("delos", &arguments).wait_exit(TIMEOUT);
@@ -257,7 +250,7 @@ async fn duplicate_directory_started_elsewhere_loses_nothing() {
         assert_eq!(second.wait_exit(TIMEOUT).code(), Some(4), "{}", second.log_tail(5));
         assert!(second.log().contains("in use by the live node"), "{}", second.log_tail(5));
         assert_eq!(cluster.incarnation(NODE), Ok(life));
-        wait_progress(&load, 200);
+        load.wait_more(200);
         // When the first one has died and failed, the copy takes its place. Its replicas are of an older incarnation:
         // those still in sync are lost, and the others are brought up to date by their leaders.
         cluster.take_node(NODE).kill();
@@ -267,10 +260,10 @@ async fn duplicate_directory_started_elsewhere_loses_nothing() {
         wait_told(&cluster, &before, &["returned in incarnation"]);
         let whole = wait_whole(&cluster);
         println!("whole after {whole:?}");
-        wait_progress(&load, 200);
+        load.wait_more(200);
         drop(second);
         cluster.wait_online();
-        wait_progress(&load, 200);
+        load.wait_more(200);
     });
     ends_well(load, &client, "cloned").await;
 }
@@ -298,27 +291,27 @@ fn roll_back(data: &Path, earlier: &Path) {
 async fn rolled_back_log_under_current_identity_is_disputed() {
     let mut cluster = Cluster::start(EXE, &options());
     let client = client(&cluster).await;
-    let load = Load::start(&client, "rolled", 8);
+    let load = Load::start_at_full_speed(&client, "rolled", 8);
     let earlier = cluster.directory().join("earlier");
     let data = cluster.node_data(NODE);
     tokio::task::block_in_place(|| {
         wait_whole(&cluster);
-        wait_progress(&load, 200);
+        load.wait_more(200);
         cluster.take_node(NODE).kill();
         let status = Command::new("cp").arg("-a").arg(&data).arg(&earlier).status().expect("cp runs");
         assert!(status.success());
         cluster.start_node(NODE);
         wait_whole(&cluster);
-        wait_progress(&load, 400);
+        load.wait_more(400);
     });
     // The other engines hold more than the earlier log, so that the others know that it was committed.
     for node in ["byzantium", "cyrene"] {
         let before = trims(&cluster, node).await;
-        let until = Instant::now() + TIMEOUT;
-        while trims(&cluster, node).await < before + 3 * u64::from(PARTITIONS) {
-            assert!(Instant::now() < until, "the engine of {node} is not written");
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        wait_for_async(&format!("the engine of {node} to be written"), TIMEOUT, async || {
+            let now = trims(&cluster, node).await;
+            check(now >= before + 3 * u64::from(PARTITIONS), || format!("{before} trims, then {now}"))
+        })
+        .await;
     }
     let load = load.stop().await;
     load.assert_no_failure();

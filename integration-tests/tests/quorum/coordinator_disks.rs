@@ -87,15 +87,6 @@ impl Talker {
     }
 }
 
-async fn goes_on(load: &Load, for_operations: u64) {
-    let target = load.operations() + for_operations;
-    tokio::task::block_in_place(|| {
-        wait_for("the load to go on", SOON, || {
-            check(load.operations() >= target, || format!("{} of {target} operations", load.operations()))
-        });
-    });
-}
-
 fn codes(cluster: &Cluster) -> Result<Vec<String>, String> {
     let status = cluster.json(&["status", "--timeout", "2s"])?;
     let reasons = status["reasons"].as_array().cloned().unwrap_or_default();
@@ -138,7 +129,7 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
     let (pid, address) = (cluster.coordinator(0).pid(), cluster.coordinator_list());
     let client = client(&cluster).await;
     let load = Load::start(&client, "full", 4);
-    goes_on(&load, 100).await;
+    load.wait_more(100);
     let ballast = fill(&data(&cluster, 0));
     let refused = Talker::new(&address).until_refused().await;
     assert_eq!(refused, ErrorKind::ReadOnly, "{}", cluster.coordinator(0).log_tail(40));
@@ -147,8 +138,8 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
     let reasons = codes(&cluster).expect("a status");
     assert!(reasons.iter().any(|reason| reason.starts_with("read_only: ")), "{reasons:?}");
     assert!(reasons.iter().any(|reason| reason.starts_with("disk_full: coordinator 1 at ")), "{reasons:?}");
-    goes_on(&load, 2_000).await;
-    assert!(lives(pid), "{}", cluster.coordinator(0).log_tail(40));
+    load.wait_more(2_000);
+    assert!(cluster.coordinator(0).runs(), "{}", cluster.coordinator(0).log_tail(40));
     let told = cluster.coordinator(0).log().matches("the coordinators refuse changes").count();
     assert_eq!(told, 1, "{}", cluster.coordinator(0).log_tail(40));
 
@@ -160,7 +151,7 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
         let reasons = codes(&cluster)?;
         check(reasons.iter().any(|reason| reason.starts_with("read_only: ")), || format!("{reasons:?}"))
     });
-    goes_on(&load, 1_000).await;
+    load.wait_more(1_000);
 
     fs::remove_file(ballast).expect("removed");
     wait_for("a table to be created", SOON, || {
@@ -195,7 +186,7 @@ async fn leading_coordinator_with_full_disk_steps_down() {
     });
     let client = client(&cluster).await;
     let load = Load::start(&client, "full", 4);
-    goes_on(&load, 100).await;
+    load.wait_more(100);
     let ballast = fill(&data(&cluster, first));
     let pid = cluster.coordinator(first).pid();
     let addresses = cluster.coordinator_addresses();
@@ -227,8 +218,8 @@ async fn leading_coordinator_with_full_disk_steps_down() {
         let full = reasons.iter().any(|reason| reason.starts_with(&named[0]));
         check(full && reasons.iter().all(of_it), || format!("{reasons:?}"))
     });
-    goes_on(&load, 1_000).await;
-    assert!(lives(pid), "{}", cluster.coordinator(first).log_tail(40));
+    load.wait_more(1_000);
+    assert!(cluster.coordinator(first).runs(), "{}", cluster.coordinator(first).log_tail(40));
     fs::remove_file(ballast).expect("removed");
     cluster.wait_json("it to have caught up", SOON, &["status"], |status| {
         let one = &status["coordinators"][first];
@@ -247,7 +238,7 @@ async fn coordinator_with_failing_disk_ends_and_returns() {
     let mut cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
     let client = client(&cluster).await;
     let load = Load::start(&client, "eio", 4);
-    goes_on(&load, 100).await;
+    load.wait_more(100);
     for calls in [DURABLE_CALLS, "fsync"] {
         let (leader, _) = cluster.wait_leader();
         let address = cluster.coordinator_addresses()[leader].clone();
@@ -270,7 +261,7 @@ async fn coordinator_with_failing_disk_ends_and_returns() {
         let log = process.log_tail(20);
         assert!(log.contains("ending the process") && log.contains("Input/output error"), "{calls}: {log}");
         drop(injection);
-        goes_on(&load, 100).await;
+        load.wait_more(100);
         let (next, _) = cluster.wait_leader();
         assert_ne!(next, leader);
         cluster.start_coordinator(leader);

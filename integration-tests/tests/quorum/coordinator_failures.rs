@@ -18,13 +18,8 @@ async fn client(cluster: &Cluster) -> Client {
     cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client")
 }
 
-async fn until_operations(load: &Load, more: u64) {
-    let target = load.operations() + more;
-    tokio::task::block_in_place(|| {
-        wait_for("the load to go on", Duration::from_secs(60), || {
-            check(load.operations() >= target, || format!("{} of {target} operations", load.operations()))
-        });
-    });
+async fn client(cluster: &Cluster) -> Client {
+    cluster.client().build().await.expect("a client")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,16 +27,16 @@ async fn no_operation_fails_when_the_leading_coordinator_is_killed() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster).await;
     let load = Load::start(&client, "killed", 8);
-    until_operations(&load, 100).await;
+    load.wait_more(100);
     let (leader, _) = cluster.wait_leader();
     cluster.take_coordinator(leader).kill();
     let (next, took) = cluster.wait_leader();
     assert_ne!(next, leader);
     println!("a new leader answered status after {took:?}");
-    until_operations(&load, 100).await;
+    load.wait_more(100);
     cluster.start_coordinator(leader);
     cluster.wait_online();
-    until_operations(&load, 100).await;
+    load.wait_more(100);
     let report = load.stop().await;
     report.assert_no_failure();
     println!("longest gap of a writer: {:?}", report.longest_gap);
@@ -152,7 +147,7 @@ async fn everything_killed_at_once_keeps_acknowledged_keys() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let first = client(&cluster).await;
     let load = Load::start(&first, "power", 8);
-    until_operations(&load, 500).await;
+    load.wait_more(500);
     cluster.kill_everything();
     let report = {
         let stopping = load.stop();
