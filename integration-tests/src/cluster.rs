@@ -80,7 +80,7 @@ impl Cluster {
         let addresses: Vec<String> = places.iter().map(|place| place.reached_at.clone()).collect();
         for ((id, name), place) in (1..).zip(&names).zip(places) {
             let data = cluster.data_directory(name);
-            let mut arguments = options.layout().coordinator(id, &place, &addresses, &data);
+            let mut arguments = options.coordinator(id, &place, &addresses, &data);
             arguments.extend(cluster.metrics_arguments(name));
             arguments.extend(cluster.console_arguments());
             let member = cluster.member((Role::Coordinator, &id.to_string()), name, place, arguments);

@@ -1,8 +1,8 @@
 //! Shared parts of the tests on real processes: clusters of child processes, load that remembers acknowledged writes,
 //! faults, and disks that lose power.
 //!
-//! Tests run their clusters side by side, a bounded number at once; a test whose bounds are lease and failure time-outs
-//! takes more room ([`options::Options::room`]).
+//! Tests run their clusters side by side, a bounded number at once; a test that loads the machine takes all of it
+//! ([`options::Options::room`]).
 
 pub mod attempt;
 pub mod browser;

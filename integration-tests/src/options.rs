@@ -3,8 +3,15 @@
 use crate::cluster::Room;
 use crate::network::Network;
 use crate::release::Release;
-use archon_local_cluster::Layout;
-use archon_types::Failover;
+use archon_local_cluster::{Layout, Place};
+use archon_types::{Failover, LeaseTiming};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Timing with which a process may stand still for five seconds: for tests that expect leases to last, on a machine that
+/// may be busy. The default replication time-out allows no longer interval of heartbeats.
+pub const LONG_LEASES: LeaseTiming =
+    LeaseTiming { heartbeat_ms: 400, lease_ms: 6_000, failure_timeout_ms: 7_500, margin_ms: 300 };
 
 /// Options of a cluster.
 #[derive(Clone, Debug)]
@@ -40,6 +47,8 @@ pub struct Options {
     pub release: Option<Release>,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
+    /// Timing of the leases of nodes, if not the default; such as [`LONG_LEASES`].
+    pub timing: Option<LeaseTiming>,
     /// Part of the machine that it takes from clusters of other tests of this process.
     pub room: Room,
 }
@@ -64,16 +73,31 @@ impl Default for Options {
             clients_may: true,
             release: None,
             disks: false,
+            timing: None,
             room: Room::Part,
         }
     }
 }
 
 impl Options {
-    /// Returns the layout decided by the first start of the quorum.
-    pub(crate) const fn layout(&self) -> Layout {
+    /// Returns the arguments of coordinator `id` of a quorum at these addresses, with the layout decided by the first
+    /// start of the quorum.
+    pub(crate) fn coordinator(&self, id: u64, place: &Place, addresses: &[String], data: &Path) -> Vec<OsString> {
         let Self { coordinators, nodes_min, partitions, replication, .. } = *self;
-        Layout { coordinators, nodes_min, partitions, replication, failover: Failover::Standard }
+        let layout = Layout { coordinators, nodes_min, partitions, replication, failover: Failover::Standard };
+        let mut arguments = layout.coordinator(id, place, addresses, data);
+        if let Some(timing) = self.timing {
+            let LeaseTiming { heartbeat_ms, lease_ms, failure_timeout_ms, margin_ms } = timing;
+            for (flag, value) in [
+                ("--heartbeat-ms", heartbeat_ms),
+                ("--lease-ms", lease_ms),
+                ("--failure-timeout-ms", failure_timeout_ms),
+                ("--margin-ms", margin_ms),
+            ] {
+                arguments.extend([flag.into(), value.to_string().into()]);
+            }
+        }
+        arguments
     }
 
     /// Returns the default with three copies of each of 64 partitions: the program's own default for three nodes.

@@ -1,6 +1,7 @@
 //! Shared parts of tests of relayed heartbeats: with `relays_from=2` a cluster of four has two relays.
 
-use crate::{Cluster, Network, Options, Room, Scrape, http};
+use crate::options::LONG_LEASES;
+use crate::{Cluster, Network, Options, Scrape, http};
 use archon_testkit::check;
 use archon_testkit::wait_for;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub fn options(network: Network) -> Options {
         nodes_min: NODES.len(),
         metrics,
         network,
-        room: Room::Whole,
+        timing: Some(LONG_LEASES),
         ..Options::replicated()
     }
 }

@@ -29,7 +29,7 @@ impl Cluster {
         for (index, (name, place)) in names.iter().zip(places).enumerate() {
             assert!(self.coordinators[index].process().is_none(), "{name} runs");
             let (id, data) = (index as u64 + 1, self.data_directory(name));
-            let arguments = self.options.layout().coordinator(id, &place, &peers(index, &addresses), &data);
+            let arguments = self.options.coordinator(id, &place, &peers(index, &addresses), &data);
             self.coordinators[index] = self.member((Role::Coordinator, &id.to_string()), name, place, arguments);
         }
         for index in 0..names.len() {

@@ -15,9 +15,7 @@ pub enum Room {
     /// One of the clusters that run side by side.
     #[default]
     Part,
-    /// Half of the machine: for generous bounds by leases and failure time-outs.
-    Half,
-    /// All of it: for results that depend on the machine's speed (no lease may lapse), and for tests that load it.
+    /// All of it: for tests that load the machine, and for results that depend on its speed.
     Whole,
 }
 
@@ -26,7 +24,6 @@ impl Room {
     const fn clusters(self, side_by_side_max: usize) -> usize {
         match self {
             Self::Part => 1,
-            Self::Half => side_by_side_max / 2,
             Self::Whole => side_by_side_max,
         }
     }
@@ -184,23 +181,6 @@ mod tests {
         turns.give_back(Room::Part);
         admitted.recv().expect("the third one is admitted");
         assert_eq!(turns.state().taken, 2);
-    }
-
-    #[test]
-    fn half_of_the_machine_leaves_room_for_the_other_half() {
-        let (turns, (sender, admitted)) = (turns(4), mpsc::channel());
-        turns.take(Room::Part);
-        for name in ["half", "other half"] {
-            request(&turns, Room::Half, name, &sender);
-        }
-        assert_eq!(admitted.recv(), Ok("half"));
-        let (taken, waiting) = {
-            let state = turns.state();
-            (state.taken, state.queue.len())
-        };
-        assert_eq!((taken, waiting), (3, 1));
-        turns.give_back(Room::Part);
-        assert_eq!(admitted.recv(), Ok("other half"));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use crate::EXE;
 use archon_client::{Client, Role};
-use archon_integration_tests::{Cluster, Options, Room, Scene, WorkloadOptions};
+use archon_integration_tests::options::LONG_LEASES;
+use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{ClusterRef, GetRequest, IncrementRequest, PutRequest};
 use archon_testkit::{check, wait_for};
@@ -30,7 +31,7 @@ async fn counted(cluster: &Cluster, node: &str, name: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_answers_every_key_by_plain_call() {
     // As a client in another language calls it, without the library. It does not retry when a lease lapses.
-    let cluster = Cluster::start(EXE, &Options { tls: false, room: Room::Whole, ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options { tls: false, timing: Some(LONG_LEASES), ..Options::default() });
     let id = cluster_ref(&cluster);
     let mut nodes = BTreeMap::new();
     for name in NODES {

@@ -2,6 +2,7 @@
 
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
+use archon_integration_tests::options::LONG_LEASES;
 use archon_integration_tests::relaying::{
     CARRIED, NODES, TIMEOUT, assert_no_lease_lapsed, count, options, relays, start, start_without, wait_listed,
     wait_relayed,
@@ -104,8 +105,9 @@ fn node_cut_off_from_coordinators_lives_by_a_relay() {
         for coordinator in [0, 1, 2].map(coordinator_name) {
             cluster.links().cut_both(victim, &coordinator);
         }
-        // Three failure time-outs.
-        cluster.holds_for(&format!("{victim} to be alive"), Duration::from_secs(4), &["node", "list"], |nodes| {
+        // Longer than the failure time-out.
+        let time = Duration::from_millis(LONG_LEASES.failure_timeout_ms * 6 / 5);
+        cluster.holds_for(&format!("{victim} to be alive"), time, &["node", "list"], |nodes| {
             let row = nodes.as_array().and_then(|rows| rows.iter().find(|row| row["node"] == victim));
             row.is_some_and(|row| row["status"] == "alive")
         });

@@ -2,6 +2,7 @@
 //! those of the fault catalogue in `docs/design/faults.md`.
 
 use crate::EXE;
+use archon_integration_tests::options::LONG_LEASES;
 use archon_integration_tests::{Ending, Options, Scene, WorkloadOptions};
 use archon_testkit::Random;
 use std::time::Duration;
@@ -96,7 +97,9 @@ fn woken_nodes_answer_nothing_stale() {
 /// it.
 #[test]
 fn lost_coordinator_leaders_fail_no_node() {
-    Scene::play(EXE, "coordinators", &three_copies(), &load(7), |scene| {
+    let patient = WorkloadOptions { hasty: Duration::from_secs(45), ..load(7) };
+    let lasting = Options { timing: Some(LONG_LEASES), ..three_copies() };
+    Scene::play(EXE, "coordinators", &lasting, &patient, |scene| {
         let (leader, _) = scene.cluster.wait_leader();
         scene.cluster.take_coordinator(leader).kill();
         scene.cluster.wait_leader();

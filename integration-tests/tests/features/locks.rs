@@ -221,7 +221,7 @@ while true; do cut -d' ' -f1 /proc/uptime > "$D/tick.new"; mv "$D/tick.new" "$D/
 /// The output of command and holder is a full pipe without a reader that reads.
 #[test]
 fn unread_output_does_not_prolong_the_command() {
-    let mut world = World::start("1", &Options { room: Room::Half, ..small() });
+    let mut world = World::start("1", &small());
     let script = r#"trap '' TERM; echo $$ > "$D/pid"; while true; do head -c 4096 /dev/zero; done"#;
     let script = format!("D='{}'\n{script}", world.directory.display());
     let own = world.cluster.credentials_arguments(Role::Client, "worker");

@@ -4,6 +4,7 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
+use archon_integration_tests::options::LONG_LEASES;
 use archon_integration_tests::{Cluster, Ending, Load, Options};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::RegisterRequest;
@@ -119,6 +120,7 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
         partitions: 8,
         nodes_min: 2,
         tls: false,
+        timing: Some(LONG_LEASES),
         ..Options::default()
     };
     let mut cluster = Cluster::start(EXE, &options);
@@ -169,7 +171,7 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
 /// 12: the leading one steps down and remains a following voter; the cluster continues normally.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leading_coordinator_with_full_disk_steps_down() {
-    let mut cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options { tls: false, timing: Some(LONG_LEASES), ..Options::default() });
     let (first, _) = cluster.wait_leader();
     let Some(_disk) = with_small_disk(&mut cluster, first) else {
         skipped("this machine does not let a test mount a file system");
@@ -235,7 +237,7 @@ async fn leading_coordinator_with_full_disk_steps_down() {
 /// others continue, and after a restart its state is unchanged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coordinator_with_failing_disk_ends_and_returns() {
-    let mut cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options { tls: false, timing: Some(LONG_LEASES), ..Options::default() });
     let client = client(&cluster).await;
     let load = Load::start(&client, "eio", 4);
     load.wait_more(100);
