@@ -22,8 +22,11 @@ pub(crate) fn environment() -> Vec<(&'static str, String)> {
     std::env::var("ARCHON_TEST_LOG").into_iter().map(|filter| ("ARCHON_LOG", filter)).collect()
 }
 
-/// Waiting for a process to end.
+/// The end of a process, and waiting for it.
 pub trait Ending {
+    /// Returns true if the process has not ended; an unreaped zombie has.
+    fn runs(&self) -> bool;
+
     /// Sends SIGTERM, then waits for a clean exit.
     ///
     /// # Panics
@@ -38,6 +41,11 @@ pub trait Ending {
 }
 
 impl Ending for Process {
+    fn runs(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+    }
+
     fn terminate(mut self, limit: Duration) -> ExitStatus {
         self.ask_to_end();
         self.wait_exit(limit)

@@ -57,11 +57,11 @@ fn wait_known(cluster: &Cluster, id: usize) {
     }
 }
 
-/// Waits until a coordinator follows without lag.
-fn wait_follows(cluster: &Cluster, id: usize) {
-    cluster.wait_json("it to follow", TIMEOUT, &["quorum", "list"], |quorum| {
+/// Waits until a coordinator is in the quorum without lag. On a busy machine it may have been elected meanwhile.
+fn wait_caught_up(cluster: &Cluster, id: usize) {
+    cluster.wait_json("it to have the whole log", TIMEOUT, &["quorum", "list"], |quorum| {
         let of = quorum["coordinators"].as_array().into_iter().flatten().find(|of| of["coordinator_id"] == json!(id));
-        of.is_some_and(|of| of["role"] == "follower" && of["entries_behind"] == json!(0))
+        of.is_some_and(|of| of["role"] != "unreachable" && of["entries_behind"] == json!(0))
     });
 }
 
@@ -72,7 +72,6 @@ fn refused_older_copy_does_not_block_its_directory() {
     let copy = copied(&cluster, id);
     change(&cluster, "since");
     wait_known(&cluster, id);
-    let leader = cluster.wait_leader().0;
     // The machine is rolled back, started twice, and then gets its own disk again.
     let own = cluster.put_aside(id, "own");
     copy_directory(&copy, &cluster.coordinator_data(id));
@@ -84,13 +83,17 @@ fn refused_older_copy_does_not_block_its_directory() {
         assert_eq!(ended.code(), Some(4), "{}", outdated.log_tail(20));
         assert!(outdated.log_tail(20).contains("is an older copy"), "{}", outdated.log_tail(20));
     }
-    assert_eq!(cluster.wait_leader().0, leader, "it leads on");
+    // The others go on, with either of them as the leader, and none has ended.
+    change(&cluster, "meanwhile");
+    for other in (1..=3).filter(|other| *other != id) {
+        assert!(cluster.coordinator(other - 1).runs(), "coordinator {other} ended");
+    }
     fs::remove_dir_all(cluster.coordinator_data(id)).expect("the copy goes");
     fs::rename(own, cluster.coordinator_data(id)).expect("the directory is back");
     cluster.start_coordinator(id - 1);
-    wait_follows(&cluster, id);
+    wait_caught_up(&cluster, id);
     change(&cluster, "after");
-    wait_follows(&cluster, id);
+    wait_caught_up(&cluster, id);
 }
 
 /// The watermarks are full of other voters, so that nothing distinguishes the copy from the directory.
@@ -110,17 +113,17 @@ fn shorter_log_of_a_voter_neither_ends_nor_stalls_leader() {
     }
     let id = follower(&cluster);
     change(&cluster, "copied");
-    wait_follows(&cluster, id);
+    wait_caught_up(&cluster, id);
     let copy = copied(&cluster, id);
     change(&cluster, "since");
-    wait_follows(&cluster, id);
-    let (leader, _) = cluster.wait_leader();
-    let pid = cluster.coordinator(leader).pid();
+    wait_caught_up(&cluster, id);
     cluster.take_coordinator(id - 1).kill();
     fs::remove_dir_all(cluster.coordinator_data(id)).expect("the directory goes");
     fs::rename(copy, cluster.coordinator_data(id)).expect("the copy takes its place");
     cluster.start_coordinator(id - 1);
-    wait_follows(&cluster, id);
+    wait_caught_up(&cluster, id);
     change(&cluster, "after");
-    assert_eq!((cluster.wait_leader().0, cluster.coordinator(leader).pid()), (leader, pid));
+    for other in 1..=3 {
+        assert!(cluster.coordinator(other - 1).runs(), "coordinator {other} ended");
+    }
 }

@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(60);
 const DISK_MEGABYTES: u32 = 64;
 
 async fn client(cluster: &Cluster) -> Client {
-    cluster.client().timeout(Duration::from_secs(30)).build().await.expect("a client")
+    cluster.client().build().await.expect("a client")
 }
 
 fn data(cluster: &Cluster, index: usize) -> PathBuf {
@@ -99,12 +99,6 @@ fn create(cluster: &Cluster, name: &str) -> (i32, String) {
     (ran.code, ran.stderr)
 }
 
-/// Returns true if a process runs; an unreaped zombie does not count.
-fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
-}
-
 fn no_node_failed(cluster: &Cluster) {
     let events = cluster.json(&["events"]).expect("events").to_string();
     assert!(!events.contains("node_failed"), "{events}");
@@ -128,7 +122,7 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
         skipped("this machine does not let a test mount a file system");
         return;
     };
-    let (pid, address) = (cluster.coordinator(0).pid(), cluster.coordinator_list());
+    let address = cluster.coordinator_list();
     let client = client(&cluster).await;
     let load = Load::start(&client, "full", 4);
     load.wait_more(100);
@@ -178,25 +172,21 @@ async fn leading_coordinator_with_full_disk_steps_down() {
         return;
     };
     // Another one took over during the restart.
-    wait_for("it to lead again", SOON, || {
+    wait_for("it to lead again", 2 * SOON, || {
+        let moved = cluster.archon(&["quorum", "transfer-leader", &(first + 1).to_string()]);
         let (leader, _) = cluster.wait_leader();
-        if leader != first {
-            cluster.take_coordinator(leader).terminate(SOON);
-            cluster.start_coordinator(leader);
-        }
-        check(leader == first, || format!("coordinator {} leads", leader + 1))
+        check(leader == first, || format!("coordinator {} leads: {moved:?}", leader + 1))
     });
     let client = client(&cluster).await;
     let load = Load::start(&client, "full", 4);
     load.wait_more(100);
     let ballast = fill(&data(&cluster, first));
-    let pid = cluster.coordinator(first).pid();
     let addresses = cluster.coordinator_addresses();
     let talk = |leader: usize| {
         let (mut talker, runtime) = (Talker::new(&addresses[leader]), tokio::runtime::Handle::current());
         tokio::task::block_in_place(|| runtime.block_on(talker.say()))
     };
-    wait_for("another one to lead", SOON, || {
+    wait_for("another one to lead", 2 * SOON, || {
         let (leader, _) = cluster.wait_leader();
         let said = talk(leader);
         check(leader != first, || format!("it is told {said}"))
@@ -205,9 +195,9 @@ async fn leading_coordinator_with_full_disk_steps_down() {
     let mut taken = 0;
     wait_for("changes to be taken", 2 * SOON, || {
         let (leader, _) = cluster.wait_leader();
-        let said = talk(leader);
-        taken += u32::from(said == ErrorKind::ProtocolMismatch);
-        check(taken > 50 && leader != first, || format!("{taken} were; last {said} by {leader}"))
+        let said = [(); 10].map(|()| talk(leader));
+        taken += said.iter().filter(|said| **said == ErrorKind::ProtocolMismatch).count();
+        check(taken > 50 && leader != first, || format!("{taken} were; last {said:?} by {leader}"))
     });
     let (code, said) = create(&cluster, "during");
     assert_eq!(code, 0, "{said}");
