@@ -7,9 +7,14 @@ use archon_integration_tests::relaying::{
     CARRIED, NODES, TIMEOUT, assert_no_lease_lapsed, count, options, relays, start, start_without, wait_listed,
     wait_relayed,
 };
-use archon_integration_tests::{Cluster, Network, Options};
+use archon_integration_tests::{Cluster, Network, Options, Room};
 use archon_testkit::{check, skipped, wait_for};
 use std::time::{Duration, Instant};
+
+/// Returns these options with the whole machine: whether a heartbeat or a push brings an update is a matter of time.
+fn alone(options: Options) -> Options {
+    Options { room: Room::Whole, ..options }
+}
 
 #[test]
 fn killed_relay_costs_no_lease() {
@@ -92,7 +97,7 @@ fn node_cut_off_from_coordinators_lives_by_a_relay() {
     if !Network::Namespaces.available() {
         return skipped("no node is cut off from the coordinators: that needs root and network namespaces");
     }
-    let mut cluster = start(EXE, &options(Network::Namespaces));
+    let mut cluster = start(EXE, &alone(options(Network::Namespaces)));
     for victim in NODES {
         wait_for("its heartbeats to be carried", TIMEOUT, || {
             let log = cluster.node(victim).log();
@@ -161,7 +166,7 @@ fn change_rows(cluster: &Cluster, changes: usize) -> (f64, f64, Duration) {
 
 #[test]
 fn relayed_nodes_get_row_changes_on_heartbeat_answers() {
-    let cluster = start_without(EXE, &options(Network::Loopback));
+    let cluster = start_without(EXE, &alone(options(Network::Loopback)));
     let changes = 10;
     let (pushes, news, slowest) = change_rows(&cluster, changes);
     println!("without relays: {pushes} pushes, {news} answers with news, {slowest:?} at most");
@@ -175,7 +180,7 @@ fn relayed_nodes_get_row_changes_on_heartbeat_answers() {
 
 #[test]
 fn nodes_take_table_updates_from_relays_with_tls() {
-    let cluster = start(EXE, &Options { tls: true, ..options(Network::Loopback) });
+    let cluster = start(EXE, &Options { tls: true, ..alone(options(Network::Loopback)) });
     wait_relayed(&cluster, &NODES, 5.0);
     let (pushes, news, slowest) = change_rows(&cluster, 5);
     println!("by TLS: {pushes} pushes, {news} answers with news, {slowest:?} at most");
