@@ -4,7 +4,6 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
-use archon_integration_tests::options::LONG_LEASES;
 use archon_integration_tests::{Cluster, Ending, Load, Options};
 use archon_testkit::skipped;
 use serde_json::Value;
@@ -85,7 +84,7 @@ async fn failed_fsync_ends_process_without_losing_writes() {
     let mut cluster = Cluster::start(EXE, &options);
     let client = client(&cluster, Duration::from_secs(30)).await;
     for round in 0..3 {
-        let load = Load::start(&client, &format!("fsync-{round}"), 8);
+        let load = Load::start_at_full_speed(&client, &format!("fsync-{round}"), 8);
         let inject = format!("{DURABLE_CALLS}:error=EIO:when={}", 5 + round);
         let injection = Injection::start(cluster.node(NODE).pid(), &[&inject]);
         if injection.is_none() {
@@ -107,7 +106,7 @@ async fn failed_fsync_ends_process_without_losing_writes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_disk_moves_coordinator_leadership_without_node_failure() {
-    let cluster = Cluster::start(EXE, &Options { timing: Some(LONG_LEASES), ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
     let (leader, _) = cluster.wait_leader();
     let load = Load::start(&client, "slow", 4);

@@ -4,8 +4,7 @@
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::disk::{Injection, SAYS_NOTHING};
-use archon_integration_tests::options::LONG_LEASES;
-use archon_integration_tests::{CLIENTS, Cluster, Network, Options};
+use archon_integration_tests::{CLIENTS, Cluster, Network, Options, Room};
 use archon_testkit::{check, skipped, wait_for};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const TRUST: Duration = Duration::from_secs(4);
 
 fn start(network: Network) -> Cluster {
-    let options = Options { network, timing: Some(LONG_LEASES), ..Options::replicated() };
+    let options = Options { network, room: Room::Whole, ..Options::replicated() };
     let cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster.wait_protocol(2);
