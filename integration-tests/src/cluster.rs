@@ -23,7 +23,7 @@ use tempfile::TempDir;
 pub use turn::{Room, Turn};
 
 pub use archon_local_cluster::TIMEOUT;
-pub use asked::{PATIENCE, Ran};
+pub use asked::{CALL_LIMIT, Ran};
 
 /// A running cluster. Dropping it kills every process and removes every file; on panic it prints the ends of the logs.
 #[derive(Debug)]

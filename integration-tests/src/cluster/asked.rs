@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Time-out of a command's calls, without `--timeout` among its arguments. The command line's own is too short for a busy
 /// machine, on which elections take seconds.
-pub const PATIENCE: &str = "20s";
+pub const CALL_LIMIT: &str = "20s";
 
 /// Result of a command.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Cluster {
 
     fn command(&self, program: &Path, coordinators: &str) -> Command {
         let mut command = Command::new(program);
-        command.env("ARCHON_COORDINATORS", coordinators).env("ARCHON_TIMEOUT", PATIENCE);
+        command.env("ARCHON_COORDINATORS", coordinators).env("ARCHON_TIMEOUT", CALL_LIMIT);
         match &self.issuer {
             Some(issuer) => {
                 command.env("ARCHON_TLS_DIR", issuer.credentials(Role::Admin, YOU, []).expect("a certificate"))
@@ -142,7 +142,7 @@ impl Cluster {
     pub fn archon_as(&self, credentials: Option<&Path>, arguments: &[&str]) -> Ran {
         let mut command = Command::new(&self.exe);
         command.args(arguments).env("ARCHON_COORDINATORS", self.coordinator_list());
-        command.env("ARCHON_TIMEOUT", PATIENCE);
+        command.env("ARCHON_TIMEOUT", CALL_LIMIT);
         match credentials {
             Some(directory) => command.env("ARCHON_TLS_DIR", directory),
             None => command.env_remove("ARCHON_TLS_DIR"),

@@ -2,7 +2,7 @@
 
 pub(crate) mod programs;
 
-use archon_integration_tests::cluster::{PATIENCE, TIMEOUT};
+use archon_integration_tests::cluster::{CALL_LIMIT, TIMEOUT};
 use archon_integration_tests::{Cluster, Ending, Process, Release};
 use archon_testkit::wait_for;
 use std::collections::BTreeMap;
@@ -207,7 +207,7 @@ impl<'a> Operator<'a> {
         let environment = [
             ("PATH", self.path()),
             ("ARCHON_COORDINATORS", self.coordinators.clone()),
-            ("ARCHON_TIMEOUT", PATIENCE.to_owned()),
+            ("ARCHON_TIMEOUT", CALL_LIMIT.to_owned()),
             ("ASKED", asked.display().to_string()),
         ];
         let started = Process::start("commands", &["sh", "-c", command], &environment, &self.directory);
