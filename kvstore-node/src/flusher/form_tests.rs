@@ -301,12 +301,3 @@ fn form_waits_for_disk_space() {
     assert_eq!(values(&rig, 2).len(), 100);
     flusher.shutdown(TIMEOUT).unwrap();
 }
-
-#[test]
-fn cleared_spaces_are_remembered_up_to_limit() {
-    let mut queue = Queue::default();
-    let (first, last) = (space(1), space(CLEARED_MAX as u64 + 1));
-    (1..=CLEARED_MAX as u64 + 1).for_each(|number| queue.note_cleared(space(number)));
-    assert_eq!(queue.cleared.len(), CLEARED_MAX);
-    assert_eq!((queue.cleared.contains(&first), queue.cleared.contains(&last)), (false, true), "the newest ones");
-}
