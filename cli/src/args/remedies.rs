@@ -53,6 +53,7 @@ fn of_partitions() -> Vec<(Subject, Facts)> {
         (table(), Facts::OnlyInMaintenance { node: text("athens"), partitions_led: 2, partition: 7 }),
         (partition(), Facts::Offline { why: text("a test") }),
         (partition(), Facts::AllBarred { participants_total: 2 }),
+        (table(), Facts::AllBarred { participants_total: 2 }),
         (partition(), Facts::OwnerStays { node: text("w"), leases_kept: None, named: String::new() }),
         (node(), Facts::OwnerStays { node: text("w"), leases_kept: Some(2), named: text("orders/7, orders/8") }),
         (partition(), Facts::GivenUp { participants_total: 2 }),

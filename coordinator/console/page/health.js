@@ -59,7 +59,7 @@ function verdict(status, trouble, connection) {
   if (online < total && online + unused >= total) return ["warn", `${counted(unused, "lease")} of ${counted(total, "partition")} ${unused === 1 ? "waits" : "wait"} for ${unused === 1 ? "its" : "their"} first participant, all others are served.${waits}`];
   if (online < total) return [status.cluster_id === "" ? "none" : "bad", `${counted(total - online, "partition")} of ${count(total)} ${total - online === 1 ? "is" : "are"} not served.${waits}`];
   const short = status.partitions_under_replicated;
-  if (short > 0) return ["warn", `All ${counted(total, "partition")} are served, ${count(short)} under-replicated.${waits}`];
+  if (short > 0) return [status.reasons.length > 0 ? worst(status.reasons) : "warn", `All ${counted(total, "partition")} are served, ${count(short)} under-replicated.${waits}`];
   if (status.reasons.length > 0) return [worst(status.reasons), `All ${counted(total, "partition")} are served with all their copies.${waits}`];
   return ["good", `All ${counted(total, "partition")} are served with all their copies, by ${servers(alive)}.`];
 }
@@ -109,7 +109,6 @@ function make() {
 function update(element, reason) {
   const { parts } = element;
   mark(element, "data-code", reason.code);
-  mark(element, "data-severity", reason.severity);
   say(parts.message, sentence(reason.message));
   const since = reason.began_at_ms ? `, for ${lasting(store.nowMs() - reason.began_at_ms)}` : "";
   say(parts.about, `${subjectText(reason.subject)}${since}`);

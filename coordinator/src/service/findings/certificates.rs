@@ -238,7 +238,7 @@ fn grouped<'a>(holders: impl Iterator<Item = &'a Holder>, facts: impl Fn(Group<'
             vec![Finding::new(Subject::Cluster, facts(group(&holders, first)))]
         }
         _ => {
-            let single = |one: &&'a Holder| Finding::new(one.subject.clone(), facts(group(&[*one], *one)));
+            let single = |one: &&'a Holder| Finding::new(one.subject.clone(), facts(group(&[*one], one)));
             holders.iter().map(single).collect()
         }
     }

@@ -45,7 +45,14 @@ fn severity_of_older_versions() -> Word<Severity> {
 
 impl From<Finding> for Reason {
     fn from(finding: Finding) -> Self {
-        let (message, remedy) = texts::text(&finding.subject, &finding.facts);
+        // Texts and commands of a finding that stands for several are those of the first partition.
+        let written_for = match (&finding.subject, finding.alike) {
+            (Subject::Table { table_id, table }, Some((_, partition))) => {
+                &Subject::Partition { table_id: *table_id, table: table.clone(), partition }
+            }
+            (subject, _) => subject,
+        };
+        let (message, remedy) = texts::text(written_for, &finding.facts);
         let mut facts: BTreeMap<String, Value> = match serde_json::to_value(&finding.facts) {
             Ok(Value::Object(mut tagged)) => match tagged.remove("facts") {
                 Some(Value::Object(facts)) => facts.into_iter().collect(),
@@ -113,5 +120,15 @@ mod tests {
         });
         let reason: Reason = serde_json::from_value(older).unwrap();
         assert_eq!((reason.severity, reason.facts.len()), (Severity::Warning.into(), 0));
+    }
+
+    #[test]
+    fn command_of_merged_finding_names_first_partition() {
+        let subject = Subject::Table { table_id: 2, table: "orders".to_owned() };
+        let finding = Finding { alike: Some((3, 7)), ..Finding::new(subject, Facts::DataLost {}) };
+        let reason = Reason::from(finding);
+        assert_eq!(reason.subject.to_string(), "table orders");
+        let remedy = reason.remedy.unwrap();
+        assert!(remedy.contains("`archon partition describe 7 --table orders`"), "{remedy}");
     }
 }

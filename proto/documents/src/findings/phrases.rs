@@ -31,10 +31,11 @@ pub(super) fn coordinator(subject: &Subject, address: &str) -> String {
     format!("{subject} at {address}")
 }
 
-/// Returns a partition as the command line accepts it: `7`, or `7 --table orders`.
+/// Returns a partition as the command line accepts it: `7`, or `7 --table orders`; of a table, the first one.
 pub(super) fn operand(subject: &Subject) -> String {
     match subject {
         Subject::Partition { table, partition, .. } => partition_of(table, *partition),
+        Subject::Table { table, .. } => partition_of(table, 0),
         _ => subject.to_string(),
     }
 }
