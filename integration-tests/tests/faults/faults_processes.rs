@@ -97,7 +97,7 @@ fn woken_nodes_answer_nothing_stale() {
 /// it.
 #[test]
 fn lost_coordinator_leaders_fail_no_node() {
-    let patient = WorkloadOptions { hasty: Duration::from_secs(45), ..load(7) };
+    let patient = WorkloadOptions { hasty: Duration::from_secs(15), ..load(7) };
     let lasting = Options { timing: Some(LONG_LEASES), ..three_copies() };
     Scene::play(EXE, "coordinators", &lasting, &patient, |scene| {
         let (leader, _) = scene.cluster.wait_leader();
@@ -106,7 +106,8 @@ fn lost_coordinator_leaders_fail_no_node() {
         scene.cluster.start_coordinator(leader);
         let (leader, _) = scene.cluster.wait_leader();
         scene.cluster.coordinator(leader).pause();
-        scene.last(LONG);
+        // Without leases of another leader, nodes would fail meanwhile.
+        scene.last(Duration::from_millis(LONG_LEASES.failure_timeout_ms * 6 / 5));
         scene.cluster.coordinator(leader).resume();
         let (leader, _) = scene.cluster.wait_leader();
         let status = scene.cluster.take_coordinator(leader).terminate(Duration::from_secs(60));

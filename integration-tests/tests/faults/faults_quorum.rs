@@ -18,7 +18,7 @@ fn three_copies() -> Options {
 
 #[test]
 fn reads_and_writes_continue_while_the_quorum_is_stopped() {
-    let load = WorkloadOptions { seed: 34, hasty: Duration::from_secs(45), ..WorkloadOptions::default() };
+    let load = WorkloadOptions { seed: 34, hasty: Duration::from_secs(15), ..WorkloadOptions::default() };
     let report = Scene::play(EXE, "no quorum", &three_copies(), &load, |scene| {
         for index in 0..3 {
             scene.cluster.take_coordinator(index).ask_to_end();

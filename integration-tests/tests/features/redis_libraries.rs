@@ -67,6 +67,7 @@ fn check_basics(driver: &Driver, cluster: &Cluster) {
     for attempt in 0.. {
         let before = lapses(cluster);
         let Err(wrong) = basics(driver, attempt) else { return };
+        assert!(attempt < 2, "{wrong}, for the third time");
         // It is logged when the next grant comes.
         wait_for(&format!("a lapsed lease, as the reason of {wrong}"), TIMEOUT, || {
             check(lapses(cluster) > before, || "none lapsed".to_owned())

@@ -134,7 +134,11 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
     let reasons = codes(&cluster).expect("a status");
     assert!(reasons.iter().any(|reason| reason.starts_with("read_only: ")), "{reasons:?}");
     assert!(reasons.iter().any(|reason| reason.starts_with("disk_full: coordinator 1 at ")), "{reasons:?}");
-    load.wait_more(2_000);
+    let time = Duration::from_millis(LONG_LEASES.failure_timeout_ms * 6 / 5);
+    cluster.holds_for("both nodes to keep their leases", time, &["node", "list"], |nodes| {
+        nodes.as_array().is_some_and(|nodes| nodes.iter().all(|node| node["status"] == "alive"))
+    });
+    load.wait_more(100);
     assert!(cluster.coordinator(0).runs(), "{}", cluster.coordinator(0).log_tail(40));
     let told = cluster.coordinator(0).log().matches("the coordinators refuse changes").count();
     assert_eq!(told, 1, "{}", cluster.coordinator(0).log_tail(40));
