@@ -54,13 +54,15 @@ pub(super) async fn ask(
 
 /// Returns the outcome that the replies stand for: one, or one for each key.
 pub(super) fn outcome(request: &Request, replies: &[Reply]) -> Result<Outcome, Unanswered> {
-    let unanswered = |reply: &Reply| matches!(reply, Reply::Refused(_) | Reply::Lost(_));
+    // With a lost reply the outcome is unknown, whatever the others are.
+    if let Some(lost) = replies.iter().find(|reply| matches!(reply, Reply::Lost(_))) {
+        return store::outcome(request, lost.clone());
+    }
+    let is_refused = |reply: &Reply| matches!(reply, Reply::Refused(_));
     match (request, replies) {
-        (_, [first, rest @ ..]) if unanswered(first) && rest.iter().all(|reply| reply == first) => {
-            store::outcome(request, first.clone())
-        }
+        (_, [first, ..]) if replies.iter().all(is_refused) => store::outcome(request, first.clone()),
         (Request::Get, [one, two]) if one == two => store::outcome(request, one.clone()),
-        (Request::Put(_), replies) if replies.iter().all(|reply| *reply == Reply::ok()) => Ok(Outcome::Written(None)),
+        (Request::Put(_), [_, ..]) if replies.iter().all(|reply| *reply == Reply::ok()) => Ok(Outcome::Written(None)),
         (Request::Delete, [Reply::Integer(count @ (0 | 2))]) => Ok(Outcome::Deleted { existed: *count == 2 }),
         (Request::Replace { expected: None, .. }, [Reply::Integer(0)]) => Ok(Outcome::ValueDiffers),
         // redis-py makes truth values of the replies to `MSETNX`.

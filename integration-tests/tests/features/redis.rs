@@ -32,7 +32,7 @@ pub(crate) fn knows_listeners_at(cluster: &Cluster, node: &str, listeners: &[&st
     wait_for("the listeners to be known", TIMEOUT, || {
         let Ok(Reply::Bulk(nodes)) = connection.ask(&["CLUSTER", "NODES"]) else { return Err("no nodes".to_owned()) };
         let nodes = String::from_utf8_lossy(&nodes).into_owned();
-        let masters = nodes.lines().filter(|line| line.contains("master - ")).count();
+        let masters = nodes.lines().filter(|line| line.split(' ').nth(3) == Some("-")).count();
         if masters == listeners.len() { Ok(()) } else { Err(nodes) }
     });
 }

@@ -64,8 +64,13 @@ fn short_body_does_not_wait_for_long_ones() {
 #[test]
 fn one_caller_leaves_feeds_for_others() {
     let console = console();
-    let mut feeds: Vec<TcpStream> = (0..33).map(|_| send(&console, "GET /api/v1/feed HTTP/1.1", "")).collect();
-    let statuses: Vec<String> = feeds.iter_mut().map(answer).collect();
+    let open = |_| {
+        let mut feed: TcpStream = send(&console, "GET /api/v1/feed HTTP/1.1", "");
+        let status = answer(&mut feed);
+        (feed, status)
+    };
+    // Each is answered before the next one comes, so that no connection is closed for another.
+    let (_feeds, statuses): (Vec<TcpStream>, Vec<String>) = (0..33).map(open).unzip();
     assert_eq!(statuses.iter().filter(|status| status.starts_with("HTTP/1.1 200 ")).count(), 32, "{statuses:?}");
     let refusal = statuses.iter().find(|status| status.starts_with("HTTP/1.1 429 ")).expect("a refusal");
     assert!(refusal.contains("127.0.0.1 has 32 open feeds"), "{refusal}");
