@@ -264,7 +264,7 @@ async fn stream_with_overdue_answer_is_reconnected() {
 #[tokio::test]
 async fn grant_of_new_leader_closes_stream_to_former_one() {
     let (former, next) = (Played::start().await, Played::start().await);
-    let bed = TestBed::new(&[&former, &next]);
+    let bed = TestBed::with_deadline(&[&former, &next], DEADLINE);
     bed.run(async |streams| {
         let serves = async {
             let (mut from, mut to) = (Stream::of(&former).await, Stream::of(&next).await);
