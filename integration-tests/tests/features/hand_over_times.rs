@@ -125,7 +125,8 @@ fn hand_over_times_of_library_and_agent() {
         for (place, end) in [End::Kill, End::KillAll, End::Stop].into_iter().enumerate() {
             for kind in [Kind::Library, Kind::Agent] {
                 let mut victim = Victim::start(kind, &cluster, round * 10 + place);
-                wait_owned("the other participant to own them", TIMEOUT * 2, &|owned| owned == 0);
+                // A plan leaves the survivor one of them, also with these weights.
+                wait_owned("the other participant to own them", TIMEOUT * 2, &|owned| owned <= 1);
                 let begun = Instant::now();
                 victim.end(end);
                 wait_owned("a hand-over", TIMEOUT, &|owned| owned == PARTITIONS);
