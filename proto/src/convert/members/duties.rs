@@ -52,6 +52,14 @@ pub struct Duties {
     pub relays: Vec<RelayAddress>,
 }
 
+/// Refuses a wait of more than [`WAIT_MS_MAX`].
+pub(super) fn check_wait(wait_ms: u32, field: &'static str) -> Result<(), ConvertError> {
+    match wait_ms > WAIT_MS_MAX {
+        true => Err(ConvertError::new(field, format!("{wait_ms} ms is too long; the limit is {WAIT_MS_MAX}"))),
+        false => Ok(()),
+    }
+}
+
 impl From<DutiesAsked> for v1::DutiesRequest {
     fn from(asked: DutiesAsked) -> Self {
         let (cluster, sender) = asked.member.wire();
@@ -63,10 +71,7 @@ impl TryFrom<v1::DutiesRequest> for DutiesAsked {
     type Error = ConvertError;
 
     fn try_from(wire: v1::DutiesRequest) -> Result<Self, ConvertError> {
-        if wire.wait_ms > WAIT_MS_MAX {
-            let problem = format!("{} ms is too long; the limit is {WAIT_MS_MAX}", wire.wait_ms);
-            return Err(ConvertError::new("DutiesRequest.wait_ms", problem));
-        }
+        check_wait(wire.wait_ms, "DutiesRequest.wait_ms")?;
         Ok(Self {
             member: Member::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())?,
             term: wire.term,

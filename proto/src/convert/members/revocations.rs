@@ -1,6 +1,6 @@
 //! A participant's long poll for the revoked certificates.
 
-use crate::convert::members::duties::WAIT_MS_MAX;
+use crate::convert::members::duties::check_wait;
 use crate::convert::{ConvertError, bounded};
 use crate::v1;
 use archon_types::limits::COORDINATORS_MAX;
@@ -11,7 +11,7 @@ use archon_types::{AccessList, Version};
 pub struct RevocationsQuery {
     /// Version of the list that the caller applies; zero before the first.
     pub version: Version,
-    /// Maximum wait for a newer list, up to [`WAIT_MS_MAX`].
+    /// Maximum wait for a newer list, up to [`WAIT_MS_MAX`](super::duties::WAIT_MS_MAX).
     pub wait_ms: u32,
 }
 
@@ -34,10 +34,7 @@ impl TryFrom<v1::RevocationsRequest> for RevocationsQuery {
     type Error = ConvertError;
 
     fn try_from(wire: v1::RevocationsRequest) -> Result<Self, ConvertError> {
-        if wire.wait_ms > WAIT_MS_MAX {
-            let problem = format!("{} ms is too long; the limit is {WAIT_MS_MAX}", wire.wait_ms);
-            return Err(ConvertError::new("RevocationsRequest.wait_ms", problem));
-        }
+        check_wait(wire.wait_ms, "RevocationsRequest.wait_ms")?;
         Ok(Self { version: Version::new(wire.version), wait_ms: wire.wait_ms })
     }
 }
@@ -67,6 +64,7 @@ fn without_rights(list: v1::AccessList) -> v1::AccessList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::members::duties::WAIT_MS_MAX;
     use archon_types::{Millis, Right, Scope};
     use std::sync::Arc;
 
