@@ -6,7 +6,6 @@ use super::load::ServiceLoad;
 use super::relays::Relays;
 use super::shared::{Phase, Shared};
 use archon_member::{LeaseAnswer, Registering, Taken};
-use archon_proto::convert::ids::check_address;
 use archon_proto::convert::members::beats::{Beat, ClusterNow};
 use archon_proto::convert::members::duties::{Duties, DutiesAsked};
 use archon_proto::convert::members::load::Load;
@@ -49,9 +48,9 @@ enum LifeEnd {
 
 impl Session {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let (config, learned) = (&shared.config, Arc::clone(&shared));
-        let told = move || learned.learned.load().to_vec();
-        let coordinators = Coordinators::new(config.endpoints.clone(), config.transport.clone(), told);
+        let (config, learned) = (&shared.config, shared.learned.clone());
+        let learned = move || learned.addresses();
+        let coordinators = Coordinators::new(config.endpoints.clone(), config.transport.clone(), learned);
         let (storage, push_key) = (StorageId::new(Uuid::new_v4()), PushKey::new(Uuid::new_v4()));
         Self { shared, coordinators, storage, push_key }
     }
@@ -261,7 +260,7 @@ impl Session {
                     continue;
                 }
             };
-            self.learn(answer.coordinators);
+            self.shared.learned.learn(answer.coordinators);
             relays.learn(answer.relays);
             // Before the duties take effect: callbacks use the names.
             shared.learn_tables(answer.tables);
@@ -292,13 +291,6 @@ impl Session {
                 // A coordinator without long polls, or with older duties, answers at once.
                 sleep(backoff.next(rand::random())).await;
             }
-        }
-    }
-
-    fn learn(&self, mut coordinators: Vec<String>) {
-        coordinators.retain(|address| check_address(address, "coordinator").is_ok());
-        if !coordinators.is_empty() && **self.shared.learned.load() != coordinators {
-            self.shared.learned.store(Arc::new(coordinators));
         }
     }
 

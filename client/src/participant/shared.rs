@@ -7,7 +7,7 @@ use super::stats::Counters;
 use crate::measure::ParticipantMeasures;
 use arc_swap::ArcSwap;
 use archon_member::{Acquired, Broken, Effect, Heartbeat, Holdings, Participation};
-use archon_session::{BootClock, Clock, Facts};
+use archon_session::{BootClock, Clock, Facts, LearnedCoordinators};
 use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Report, TABLES_SERVED_MAX, TableId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     decided: watch::Sender<()>,
     pub(super) phase: watch::Sender<Phase>,
     /// Coordinators named in answers.
-    pub(super) learned: ArcSwap<Vec<String>>,
+    pub(super) learned: LearnedCoordinators,
     /// Names of lease tables by number, the newest last.
     tables: ArcSwap<Vec<(TableId, Arc<str>)>>,
     /// Load reported by the service.
@@ -79,7 +79,7 @@ impl Shared {
             facts: Notify::new(),
             decided: watch::Sender::new(()),
             phase: watch::Sender::new(Phase::Registering(None)),
-            learned: ArcSwap::default(),
+            learned: LearnedCoordinators::default(),
             tables: ArcSwap::default(),
             load: ArcSwap::default(),
             stopping: CancellationToken::new(),

@@ -10,12 +10,14 @@
 //! | `registration` | registration and leaving |
 //! | `relay/` | heartbeats carried for other members |
 //! | `relay_ways` | the relays of a member, in order of preference |
+//! | `learned` | addresses of coordinators that answers name |
 //! | `report` | reports, repeated until they are answered |
 //! | `revocations` | revoked certificates, for processes that are sent no pushes |
 
 mod beats;
 mod clock;
 mod coordinators;
+mod learned;
 mod link;
 mod registration;
 mod relay;
@@ -26,6 +28,7 @@ mod revocations;
 pub use beats::{Answered, BeatStreams, Heard, Recipient};
 pub use clock::{BootClock, Clock};
 pub use coordinators::{Coordinators, NotGranted};
+pub use learned::LearnedCoordinators;
 pub use link::{Links, connect};
 pub use registration::{leave, register};
 pub use relay::{RelayCounts, RelayStreams};

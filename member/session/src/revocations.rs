@@ -1,7 +1,7 @@
 //! The revoked certificates, for a process that accepts connections and is sent no pushes.
 
 use crate::coordinators::Coordinators;
-use archon_proto::convert::ids::check_address;
+use crate::learned::LearnedCoordinators;
 use archon_proto::convert::members::revocations::{Revocations, RevocationsQuery};
 use archon_proto::v1;
 use archon_security::{Tls, withdrawn_certificates};
@@ -15,9 +15,8 @@ const POLL_WAIT: Duration = Duration::from_secs(10);
 const POLL_SLACK: Duration = Duration::from_secs(2);
 
 /// Has the credentials refuse revoked certificates, as of the newest list of the leading coordinator, while it is polled.
-/// While no coordinator answers, the last list stays in force, as at nodes. `learn` is given the addresses of the
-/// coordinators.
-pub async fn follow_revocations(coordinators: &Coordinators, tls: &Tls, learn: impl Fn(Vec<String>)) {
+/// While no coordinator answers, the last list stays in force, as at nodes. The addresses of the coordinators are `learned`.
+pub async fn follow_revocations(coordinators: &Coordinators, tls: &Tls, learned: &LearnedCoordinators) {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let mut version = Version::ZERO;
     let mut is_warned = false;
@@ -28,7 +27,7 @@ pub async fn follow_revocations(coordinators: &Coordinators, tls: &Tls, learn: i
         let timeout = POLL_WAIT + POLL_SLACK;
         let answer = coordinators.call(timeout, request, async |mut client, request| client.revocations(request).await);
         let answer = answer.await.and_then(|wire| Revocations::try_from(wire).map_err(ErrorDetail::from));
-        let Revocations { list, coordinators: mut addresses } = match answer {
+        let Revocations { list, coordinators: addresses } = match answer {
             Ok(answer) => answer,
             Err(detail) => {
                 if !std::mem::replace(&mut is_warned, true) {
@@ -41,8 +40,7 @@ pub async fn follow_revocations(coordinators: &Coordinators, tls: &Tls, learn: i
         if std::mem::take(&mut is_warned) {
             tracing::info!("revoked certificates are known again");
         }
-        addresses.retain(|address| check_address(address, "coordinator").is_ok());
-        learn(addresses);
+        learned.learn(addresses);
         // A former leader that answers late has an older list.
         let newer = list.filter(|list| list.version > version);
         if let Some(list) = &newer {
