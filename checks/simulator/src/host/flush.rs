@@ -61,7 +61,7 @@ impl World {
             let job = forming.job();
             shell.clearing.contains_key(&job.to) || shell.clearing.contains_key(&job.from)
         };
-        for forming in shell.forming.values_mut().filter(|forming| forming.has_step() && !waits(forming)) {
+        for forming in shell.forms.forming.values_mut().filter(|forming| forming.has_step() && !waits(forming)) {
             let step = forming.step(&machine.disk.engine, FORM_ROWS, limit);
             debug_assert!(step.is_ok(), "a simulated engine takes every row");
         }
@@ -70,15 +70,15 @@ impl World {
     /// Handles a sync of the engine: copies without remaining writes are formed, or have all rows.
     fn copies_formed(&mut self, host: usize) {
         self.drive(host, |partitions| {
-            let forming = &mut partitions.shell_mut().forming;
-            let mirroring = forming.values().filter(|forming| forming.is_mirroring());
+            let forms = &mut partitions.shell_mut().forms;
+            let mirroring = forms.forming.values().filter(|forming| forming.is_mirroring());
             let mirroring: Vec<_> = mirroring.map(|forming| (forming.job().to, forming.job().attempt)).collect();
-            let written: Vec<_> = forming.extract_if(.., |_, forming| forming.is_written()).collect();
-            let spoilt = std::mem::take(&mut partitions.shell_mut().spoilt);
+            let written: Vec<_> = forms.forming.extract_if(.., |_, forming| forming.is_written()).collect();
+            let spoilt = std::mem::take(&mut forms.spoilt);
             spoilt.into_iter().for_each(|(placement, attempt)| partitions.spoilt(placement, attempt));
             mirroring.into_iter().for_each(|(placement, attempt)| partitions.mirroring(placement, attempt));
             written.into_iter().for_each(|(placement, forming)| partitions.formed(placement, forming.job().attempt));
-            let formed = std::mem::take(&mut partitions.shell_mut().adopting);
+            let formed = std::mem::take(&mut partitions.shell_mut().forms.adopting);
             formed.into_iter().for_each(|formed| partitions.adopt(formed));
         });
     }
@@ -134,7 +134,7 @@ fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
     for range in frozen.clears() {
         let (from, to) = row::value_bounds(range);
         let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        shell.spoil_forms(space, range);
+        shell.forms.spoil(space, range);
         if shell.disk.engine.clear_range(space, keys, usize::MAX).is_err() {
             return;
         }

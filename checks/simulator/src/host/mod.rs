@@ -13,6 +13,7 @@ mod copying;
 mod drive;
 mod effect;
 mod flush;
+mod forms;
 pub(crate) mod knocking;
 mod push;
 mod rounds;

@@ -4,21 +4,22 @@
 use super::copying::Puller;
 use super::disk::{Batch, Disk, Write};
 use super::effect::Effect;
+use super::forms::Forms;
 use super::start::new_replica;
 use crate::client::calls::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
-    At, ClearedSpaces, Completes, CopyJob, FormJob, FormedCopy, Forming, Life, LocalCopy, LogWrite, Observed, Offered,
-    Outcome, Refusal, Reply, Request, RetentionLimits, Shell, YieldAsk,
+    At, Completes, CopyJob, FormJob, FormedCopy, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply,
+    Request, RetentionLimits, Shell, YieldAsk,
 };
 use archon_kv::engine::{Change, Engine, PageLimit, Row};
 use archon_kv::{DedupLimits, EffectError, LogTime, MemtableBudget, ViewError};
 use archon_member::Grants;
 use archon_replica::{Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
-    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, KeyRange, Millis, NodeId, PartitionId, PlacementId, Report,
-    Seq, TableList, Version,
+    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,
+    TableList, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -64,14 +65,8 @@ pub(crate) struct MachineShell {
     log_written: u64,
     /// Spaces to clear, by the number of their clearing.
     pub(super) clearing: BTreeMap<PlacementId, u64>,
-    pub(super) cleared: ClearedSpaces,
     pub(super) pulls: BTreeMap<PlacementId, Puller>,
-    /// Copies being formed, and those that wait for the engine's sync.
-    pub(super) forming: BTreeMap<PlacementId, Forming>,
-    /// Copies whose forming stopped, with the attempts of their jobs.
-    pub(super) spoilt: Vec<(PlacementId, u64)>,
-    /// Formed copies to be opened.
-    pub(super) adopting: Vec<FormedCopy>,
+    pub(super) forms: Forms,
     /// Cleared spaces, not yet known to be gone from the disk.
     pub(super) deleting: BTreeMap<PlacementId, PartitionId>,
     pub(super) damaged: BTreeSet<PlacementId>,
@@ -99,11 +94,8 @@ impl MachineShell {
             entries: BTreeMap::new(),
             clears: 0,
             clearing: BTreeMap::new(),
-            cleared: ClearedSpaces::default(),
             pulls: BTreeMap::new(),
-            forming: BTreeMap::new(),
-            spoilt: Vec::new(),
-            adopting: Vec::new(),
+            forms: Forms::default(),
             deleting: BTreeMap::new(),
             damaged: BTreeSet::new(),
             effects: Vec::new(),
@@ -124,19 +116,13 @@ impl MachineShell {
         while entries.pop_front_if(|entry| entry.at.seq <= upto).is_some() {}
     }
 
-    /// Stops the forming of copies that would lack these cleared keys of a space.
-    pub(super) fn spoil_forms(&mut self, space: PlacementId, keys: &KeyRange) {
-        let spoilt = self.forming.extract_if(.., |_, forming| forming.is_spoilt_by(space, keys));
-        self.spoilt.extend(spoilt.map(|(to, forming)| (to, forming.job().attempt)));
-    }
-
     /// Returns these changes of a space, with the resulting changes for copies being formed.
     pub(super) fn mirrored(&self, changes: Vec<Change>) -> Vec<Change> {
         if self.breaks(ShellMutant::NotMirrored) {
             return changes;
         }
         let follow = |change: &Change| -> Vec<Change> {
-            self.forming.values().filter_map(|forming| forming.mirrored(change)).collect()
+            self.forms.forming.values().filter_map(|forming| forming.mirrored(change)).collect()
         };
         let follows: Vec<Change> = changes.iter().flat_map(follow).collect();
         changes.into_iter().chain(follows).collect()
@@ -370,9 +356,7 @@ impl Shell for MachineShell {
     }
 
     fn clear(&mut self, placement: PlacementId) -> Option<u64> {
-        self.forming.remove(&placement);
-        self.cleared.insert(placement);
-        self.spoil_forms(placement, &KeyRange::ALL);
+        self.forms.clear(placement);
         self.clears += 1;
         Some(*self.clearing.entry(placement).or_insert(self.clears))
     }
@@ -388,25 +372,21 @@ impl Shell for MachineShell {
     }
 
     fn form(&mut self, job: FormJob) -> bool {
-        if self.cleared.contains(job.to) {
-            return false;
-        }
-        self.forming.insert(job.to, Forming::new(job));
-        true
+        self.forms.begin(job)
     }
 
     fn end_form(&mut self, _: PlacementId, to: PlacementId, end: Position) {
-        if let Some(forming) = self.forming.get_mut(&to) {
+        if let Some(forming) = self.forms.forming.get_mut(&to) {
             forming.end_at(end);
         }
     }
 
     fn stop_form(&mut self, placement: PlacementId) {
-        self.forming.remove(&placement);
+        self.forms.forming.remove(&placement);
     }
 
     fn adopt(&mut self, formed: FormedCopy) {
-        self.adopting.push(formed);
+        self.forms.adopting.push(formed);
     }
 
     fn ask_right(&mut self, ask: YieldAsk) {
