@@ -1,6 +1,6 @@
 //! Errors of the HTTP interface.
 
-use archon_client::{Error, ErrorKind, NamedError};
+use archon_client::{Error, ErrorDetail, ErrorKind, NamedError};
 use axum::Json;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -40,6 +40,11 @@ impl ApiError {
     /// Creates an error of this kind, with its default status.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { status: status(kind), kind: kind.as_str(), message: message.into(), stamp_ms: None }
+    }
+
+    /// Creates the refusal of a caller with too many requests; `or` is what may help instead.
+    pub(crate) fn overloaded(detail: &ErrorDetail, or: &str) -> Self {
+        Self::new(detail.kind, format!("{}; or {or}", detail.message))
     }
 
     /// Returns the message.

@@ -56,10 +56,9 @@ pub(crate) async fn watch(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let routes = routes(&asker, &named.table).await?;
     let cluster = &asker.shared().cluster;
-    let place = cluster.watches.enter(asker.caller()).map_err(|detail| {
-        let why = format!("{}, use the console of another coordinator, or an agent", detail.message);
-        ApiError::new(detail.kind, why)
-    })?;
+    let place = cluster.watches.enter(asker.caller());
+    let place =
+        place.map_err(|detail| ApiError::overloaded(&detail, "use the console of another coordinator, or an agent"))?;
     let mut watch = routes.watch();
     if let Some(id) = headers.get("last-event-id") {
         let position = String::from_utf8_lossy(id.as_bytes()).parse().map_err(|error: NoPosition| {

@@ -40,10 +40,9 @@ pub(crate) async fn serve(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let encrypted = shared.is_encrypted();
     crate::guard::check_role(&caller, "/archon.v1.Admin/Status", encrypted)?;
-    let place = shared.cluster.feeds.enter(&caller).map_err(|detail| {
-        let why = format!("{}, close a page, or use the console of another coordinator", detail.message);
-        ApiError::new(detail.kind, why)
-    })?;
+    let place = shared.cluster.feeds.enter(&caller);
+    let place = place
+        .map_err(|detail| ApiError::overloaded(&detail, "close a page, or use the console of another coordinator"))?;
     let feed = &shared.cluster.feed;
     let changes = callers("/archon.v1.Admin/SetNode");
     let hello = json!({
