@@ -53,6 +53,13 @@ fn incarnation_in(list: &Value, name: &str) -> Option<u64> {
     node.and_then(|node| node["incarnation"].as_u64())
 }
 
+/// Returns a command about the cluster with these coordinators.
+fn without_credentials(program: &Path, coordinators: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("ARCHON_COORDINATORS", coordinators).env("ARCHON_TIMEOUT", CALL_LIMIT);
+    command
+}
+
 impl Cluster {
     /// Runs the command line against this cluster.
     pub fn archon(&self, arguments: &[&str]) -> Ran {
@@ -124,8 +131,7 @@ impl Cluster {
     }
 
     fn command(&self, program: &Path, coordinators: &str) -> Command {
-        let mut command = Command::new(program);
-        command.env("ARCHON_COORDINATORS", coordinators).env("ARCHON_TIMEOUT", CALL_LIMIT);
+        let mut command = without_credentials(program, coordinators);
         match &self.issuer {
             Some(issuer) => {
                 command.env("ARCHON_TLS_DIR", issuer.credentials(Role::Admin, YOU, []).expect("a certificate"))
@@ -140,9 +146,8 @@ impl Cluster {
     /// # Panics
     /// If the program cannot be started.
     pub fn archon_as(&self, credentials: Option<&Path>, arguments: &[&str]) -> Ran {
-        let mut command = Command::new(&self.exe);
-        command.args(arguments).env("ARCHON_COORDINATORS", self.coordinator_list());
-        command.env("ARCHON_TIMEOUT", CALL_LIMIT);
+        let mut command = without_credentials(&self.exe, &self.coordinator_list());
+        command.args(arguments);
         match credentials {
             Some(directory) => command.env("ARCHON_TLS_DIR", directory),
             None => command.env_remove("ARCHON_TLS_DIR"),

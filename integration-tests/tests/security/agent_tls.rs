@@ -115,6 +115,17 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
+/// Starts a cluster with a lease table of two partitions that `w1` may own, and returns the credentials of `w1` as well.
+fn cluster_of_w1() -> (Cluster, PathBuf) {
+    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
+    cluster.wait_protocol(2);
+    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
+    cluster.done(&["access", "grant", "own", "--participant", "w1", "--table", "jobs"]);
+    let own = cluster.issuer().credentials(Role::Participant, "w1", ["127.0.0.1:1"]).expect("a certificate");
+    (cluster, own)
+}
+
 /// Starts the agent of `w1` on all addresses with a log of this name, and returns it with its port.
 fn agent(cluster: &Cluster, log: &str, credentials: &Path) -> (Process, String) {
     let (directory, coordinators) = (credentials.display().to_string(), cluster.coordinator_list());
@@ -132,12 +143,7 @@ fn agent(cluster: &Cluster, log: &str, credentials: &Path) -> (Process, String) 
 
 #[test]
 fn agent_beyond_loopback_serves_by_certificate() {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
-    let cluster = Cluster::start(EXE, &options);
-    cluster.wait_protocol(2);
-    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
-    cluster.done(&["access", "grant", "own", "--participant", "w1", "--table", "jobs"]);
-    let own = cluster.issuer().credentials(Role::Participant, "w1", ["127.0.0.1:1"]).expect("a certificate");
+    let (cluster, own) = cluster_of_w1();
     let (agent, port) = agent(&cluster, "w1", &own);
     let foreign = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(foreign.path()).and_then(|issuer| issuer.credentials(Role::Participant, "w1", []));
@@ -188,13 +194,8 @@ fn agent_beyond_loopback_serves_by_certificate() {
 
 #[test]
 fn agent_refuses_revoked_certificates_at_once() {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
-    let cluster = Cluster::start(EXE, &options);
-    cluster.wait_protocol(2);
-    cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
-    cluster.done(&["access", "grant", "own", "--participant", "w1", "--table", "jobs"]);
     // The thief has an earlier certificate of the same name.
-    let own = cluster.issuer().credentials(Role::Participant, "w1", ["127.0.0.1:1"]).expect("a certificate");
+    let (cluster, own) = cluster_of_w1();
     let stolen = cluster.directory().join("stolen");
     cluster.issuer().renew_with_left(Role::Participant, "w1", ["127.0.0.1:1"], DAY).expect("an older certificate");
     std::fs::create_dir(&stolen).expect("a directory");
