@@ -1,8 +1,8 @@
 //! Configuration of a node.
 
 use crate::engine::EngineKind;
+use crate::node::deadlines::stop_deadline;
 use crate::node::memory::MEMORY_BYTES_MIN;
-use crate::node::stop_deadline;
 use archon_security::{Role, Transport};
 use archon_types::{NodeTraits, ProtocolRange, limits};
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod config;
+mod deadlines;
 mod error;
 pub(crate) mod grants;
 mod home;
@@ -12,7 +13,6 @@ pub(crate) mod shared;
 mod stop;
 
 pub use error::NodeError;
-pub(crate) use stop::stop_deadline;
 
 use crate::copies::copy::CopyRunner;
 use crate::engine::{Engine, EngineConfig, disk_bytes, open_or_quarantine};
@@ -32,7 +32,7 @@ use crate::server::readiness::Readiness;
 use crate::server::{RedisListener, Services, serve};
 use crate::session::holdings::Holdings;
 use crate::session::{Session, SessionError};
-use crate::shard::{Context, ShardMessage, ShardRuntime, Shards};
+use crate::shard::{self, Context, ShardMessage, ShardRuntime, Shards};
 use crate::statistics::stats::Stats;
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_session::BootClock;
@@ -189,7 +189,7 @@ impl Node {
             dedup: DedupLimits::default(),
         });
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
-        let threads = shards.start(&context, &pulses, recovery.found, runtimes).map_err(NodeError::Thread)?;
+        let threads = shard::start(&shards, &context, &pulses, recovery.found, runtimes).map_err(NodeError::Thread)?;
         let health =
             Arc::new(Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle(), disk_bytes));
         let readiness = Readiness::new(Arc::clone(&shared), Arc::clone(&health));

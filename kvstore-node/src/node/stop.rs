@@ -2,39 +2,21 @@
 
 use super::{Node, NodeError};
 use crate::engine::note_clean_end;
+use crate::node::deadlines::{
+    FLUSHER_DEADLINE, LEAVING_HEARD_DEADLINE, SERVER_DEADLINE, SHARDS_DEADLINE, WAL_DEADLINE,
+};
 use crate::shard::{ShardMessage, Shards};
-use archon_telemetry::CLOSE_DEADLINE;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const SERVER_DEADLINE: Duration = Duration::from_secs(2);
-const FLUSHER_DEADLINE: Duration = Duration::from_secs(5);
-const SHARDS_DEADLINE: Duration = Duration::from_secs(5);
 /// Pause between checks for ended shards: waiting with a deadline would take another thread.
 const SHARDS_POLL: Duration = Duration::from_millis(5);
-const WAL_DEADLINE: Duration = Duration::from_secs(5);
 const RELEASE_POLL: Duration = Duration::from_millis(5);
-/// Longest wait of a leaving node for the coordinator to record that.
-const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
 /// Time after the end of the lease during which a stopping node still waits for a coordinator, in milliseconds.
 const QUORUM_TIMEOUT_MS: u64 = 1_500;
 /// Longest wait of a leaving node without leaderships for its copies to be dropped from the Live sets.
 const UNCOUNTED_DEADLINE: Duration = Duration::from_secs(1);
-
-/// Returns the longest duration of a graceful stop if every step takes its full deadline; time during which copies are
-/// blocked is not counted, as it ends with a page.
-pub(crate) const fn stop_deadline(hand_over: Duration) -> Duration {
-    // Session, streams to leaders, server, readers of streams, two scans, streams to peers.
-    const OF_SERVERS: Duration = SERVER_DEADLINE.saturating_mul(7);
-    LEAVING_HEARD_DEADLINE
-        .saturating_add(hand_over)
-        .saturating_add(OF_SERVERS)
-        .saturating_add(FLUSHER_DEADLINE)
-        .saturating_add(SHARDS_DEADLINE)
-        .saturating_add(WAL_DEADLINE)
-        .saturating_add(CLOSE_DEADLINE)
-}
 
 impl Node {
     /// Stops gracefully: refuses new work, hands over leaderships, sends the leave request, answers pending work,

@@ -2,7 +2,7 @@
 //! ask again for what they miss.
 
 use crate::node::shared::Shared;
-use crate::peers::wire::Part;
+use crate::peers::wire::{BATCH_BYTES_MAX, Part};
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
@@ -21,8 +21,6 @@ use tokio_util::task::TaskTracker;
 
 /// Bytes that may wait for one peer.
 const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Approximate bytes of one message on the stream.
-pub(crate) const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Longest pause before an unreachable peer is tried again: entries it missed meanwhile delay writes.
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// Minimum duration of a stream that is reopened at once.

@@ -30,8 +30,10 @@ const PART_BYTES: usize = 256 * 1024;
 const PART_BYTES_MAX: usize = PART_BYTES + APPEND_BYTES_MAX + EFFECT_BYTES_MAX + 1024;
 /// Bytes of entries in an append, unless one alone is longer ([`archon_replica::Limits::append_bytes_max`]).
 const APPEND_BYTES_MAX: usize = 1024 * 1024;
+/// Approximate bytes of one message on the stream.
+pub(super) const BATCH_BYTES_MAX: usize = 1024 * 1024;
 // A peer can read the longest batch that is sent, including its last part.
-const _: () = assert!(crate::peers::peer::BATCH_BYTES_MAX + PART_BYTES_MAX <= BATCH_BYTES_READ_MAX);
+const _: () = assert!(BATCH_BYTES_MAX + PART_BYTES_MAX <= BATCH_BYTES_READ_MAX);
 /// Longest message of a peer that is read, in bytes.
 pub(crate) const BATCH_BYTES_READ_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 /// Field named in errors.
