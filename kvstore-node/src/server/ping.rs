@@ -4,37 +4,9 @@
 use crate::node::shared::shutting_down;
 use crate::service::overloaded;
 use crate::shard::inbox::PushError;
-use crate::shard::{ShardMessage, Shards};
+use crate::shard::{PingPart, ShardMessage, Shards};
 use archon_types::{ErrorDetail, ErrorKind};
-use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc;
-
-/// A ping on its way through the shards.
-struct Ping {
-    /// Its number, which the answer names.
-    number: u64,
-    /// Number of shards without a turn yet.
-    left: AtomicUsize,
-    /// Permit to answer its stream.
-    answer: Mutex<Option<mpsc::OwnedPermit<u64>>>,
-}
-
-/// One shard's part of a ping.
-pub(crate) struct PingPart(Arc<Ping>);
-
-impl PingPart {
-    /// Records the shard's turn. The last one answers.
-    pub(crate) fn answer(&self) {
-        let Ping { number, left, answer } = &*self.0;
-        if left.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(permit) = answer.lock().take()
-        {
-            permit.send(*number);
-        }
-    }
-}
 
 /// Sends a ping to every shard. The answer goes to `answers`, which has room for one.
 ///
@@ -46,10 +18,9 @@ pub(crate) fn ping(shards: &Shards, number: u64, answers: &mpsc::Sender<u64>) ->
         ErrorDetail::new(ErrorKind::Overloaded, "another ping of this stream waits for its answer")
             .with_retry_after_ms(100)
     })?;
-    let left = AtomicUsize::new(shards.count());
-    let ping = Arc::new(Ping { number, left, answer: Mutex::new(Some(answer)) });
-    for inbox in (0..shards.count()).filter_map(|number| shards.inbox(number)) {
-        inbox.try_push(ShardMessage::Ping(PingPart(Arc::clone(&ping)))).map_err(|error| match error {
+    let inboxes = (0..shards.count()).filter_map(|number| shards.inbox(number));
+    for (inbox, part) in inboxes.zip(PingPart::for_each_shard(shards.count(), number, answer)) {
+        inbox.try_push(ShardMessage::Ping(part)).map_err(|error| match error {
             PushError::Full(_) => overloaded(),
             PushError::Closed(_) => shutting_down(),
         })?;

@@ -122,7 +122,7 @@ impl Rig {
 
     fn run_shard(&self) -> Vec<std::thread::JoinHandle<()>> {
         let runtimes = vec![ShardRuntime::new().unwrap()];
-        self.shards.start(&self.context, &[Arc::default()], BTreeMap::new(), runtimes).unwrap()
+        crate::shard::start(&self.shards, &self.context, &[Arc::default()], BTreeMap::new(), runtimes).unwrap()
     }
 
     async fn is_open(&self) -> bool {

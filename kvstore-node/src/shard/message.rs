@@ -1,10 +1,10 @@
 //! Messages to a shard.
 
-use super::Gathered;
+use super::gathered::Gathered;
+use super::ping::PingPart;
 use crate::flusher::{CopiedPage, FlushEvent};
 use crate::peers::wire;
 use crate::server::admit::Permit;
-use crate::server::ping::PingPart;
 use crate::service::reply::ReplyTo;
 use crate::shard::inbox::Weigh;
 use crate::storage::snapshots::{Snapshot, SnapshotOwner};

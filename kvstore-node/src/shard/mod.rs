@@ -11,41 +11,39 @@
 mod backlog;
 mod budget;
 mod cache;
+mod context;
 mod flush;
 mod gathered;
 pub(crate) mod inbox;
 mod journal;
 mod message;
 mod operations;
+mod ping;
 mod runtime;
 mod shards;
 mod shell;
 mod snapshot;
+mod start;
 mod words;
 
+pub(crate) use context::Context;
 pub(crate) use gathered::Gathered;
 pub(crate) use message::{
     CopyOffer, OpRequest, ReplicaAnswer, ReplicaRead, ShardMessage, SnapshotAsk, SnapshotOffer, StaleRead,
 };
+pub(crate) use ping::PingPart;
 pub(crate) use runtime::ShardRuntime;
 pub(crate) use shards::Shards;
+pub(crate) use start::start;
 
-use crate::copies::copy::CopyRunner;
-use crate::engine::{Engine, PageLimit};
-use crate::flusher::FlusherHandle;
-use crate::forward::Forwards;
+use crate::engine::PageLimit;
 use crate::node::shared::Shared;
-use crate::peers::peer::Peers;
-use crate::ranges::split_search::SplitSearches;
 use crate::server::health::Pulse;
-use crate::session::holdings::Holdings;
 use crate::shard::inbox::Inbox;
 use archon_host::{CopyAsk, Partitions};
-use archon_kv::{DedupLimits, MemtableBudget};
 use archon_replica::Input;
 use archon_telemetry::Histogram;
 use archon_types::{ErrorDetail, Millis};
-use archon_wal::Wal;
 use backlog::Backlog;
 use budget::Budget;
 use shell::ShardShell;
@@ -59,26 +57,6 @@ use tokio_util::sync::CancellationToken;
 const TICK: Duration = Duration::from_millis(20);
 /// Entries that only drop client records, proposed per tick for all partitions of a shard.
 const FORGETTINGS_MAX: usize = 4;
-
-/// Shared resources of all shards.
-pub(crate) struct Context {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) wal: Wal,
-    pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) flusher: FlusherHandle,
-    pub(crate) holdings: Arc<Holdings>,
-    pub(crate) peers: Arc<Peers>,
-    pub(crate) forwards: Arc<Forwards>,
-    pub(crate) copies: Arc<CopyRunner>,
-    pub(crate) split_searches: SplitSearches,
-    pub(crate) shards: Shards,
-    pub(crate) budget: MemtableBudget,
-    /// Bytes of cached engine rows, over all shards.
-    pub(crate) row_cache_bytes: u64,
-    /// Size of the disk of the data directory, which bounds the log kept for other copies.
-    pub(crate) disk_bytes: u64,
-    pub(crate) dedup: DedupLimits,
-}
 
 struct Shard {
     inbox: Arc<Inbox<ShardMessage>>,

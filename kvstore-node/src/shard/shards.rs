@@ -1,22 +1,14 @@
 //! Handles to all shards.
 
-use super::backlog::Backlog;
-use super::cache::RowCache;
-use super::journal::{Journal, Notify};
-use super::shell::ShardShell;
-use super::{Context, Gathered, Shard, ShardMessage, ShardRuntime};
-use crate::server::health::Pulse;
-use crate::service::reply::{Replies, Timing};
-use crate::shard::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
-use archon_host::{Broken, Found, ParkLimits, Partitions};
+use super::gathered::Gathered;
+use super::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
+use super::message::ShardMessage;
 use archon_kv::Growth;
-use archon_types::{Epoch, KeyRange, Millis, PartitionId, PlacementId};
+use archon_types::{Epoch, KeyRange, PartitionId, PlacementId};
 use bytes::Bytes;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 /// Handles to all shards.
@@ -26,7 +18,7 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// Creates inboxes for `count` shards; [`Shards::start`] gives them threads.
+    /// Creates inboxes for `count` shards; [`start`](super::start) gives them threads.
     pub(crate) fn new(count: usize) -> Self {
         Self { inboxes: (0..count.max(1)).map(|_| Arc::new(Inbox::new(INBOX_MESSAGES_MAX, INBOX_BYTES_MAX))).collect() }
     }
@@ -146,55 +138,5 @@ impl Shards {
             sum += wait.await.unwrap_or(0);
         }
         sum
-    }
-
-    /// Starts the threads, one for each of `runtimes`, of which there is one per shard. `found` are the placements
-    /// found by recovery.
-    ///
-    /// # Errors
-    /// If the system gives no thread.
-    pub(crate) fn start(
-        &self,
-        context: &Arc<Context>,
-        pulses: &[Arc<Pulse>],
-        found: BTreeMap<PlacementId, Found>,
-        runtimes: Vec<ShardRuntime>,
-    ) -> std::io::Result<Vec<JoinHandle<()>>> {
-        let mut dormant: Vec<BTreeMap<PlacementId, Found>> = (0..self.count()).map(|_| BTreeMap::new()).collect();
-        for (placement, found) in found {
-            let number = self.number_of(found.partition);
-            dormant[number].insert(placement, found);
-        }
-        let mut threads = Vec::new();
-        for ((number, dormant), runtime) in dormant.into_iter().enumerate().zip(runtimes) {
-            let inbox = Arc::clone(&self.inboxes[number]);
-            let notify: Notify = Arc::new({
-                let inbox = Arc::clone(&inbox);
-                move |batch, result| inbox.complete(ShardMessage::Logged { batch, result })
-            });
-            let shell = ShardShell {
-                context: Arc::clone(context),
-                grants: context.shared.grants(),
-                journal: Journal::new(context.wal.clone(), u32::try_from(number).unwrap_or(u32::MAX), notify),
-                replies: Replies::timed(Timing::new(&context.shared, false)),
-                outgoing: BTreeMap::new(),
-                cache: RefCell::new(RowCache::new(context.row_cache_bytes / self.count() as u64)),
-            };
-            let shard = Shard {
-                inbox,
-                pulse: Arc::clone(&pulses[number]),
-                context: Arc::clone(context),
-                partitions: Partitions::new(shell, dormant, ParkLimits::default(), Broken::default()),
-                backlog: Backlog::default(),
-                turn_seconds: context.shared.metrics.turn_seconds.member(),
-                now: Millis::ZERO,
-                stopping: false,
-                snapshots_wanted: Vec::new(),
-            };
-            let thread =
-                std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || runtime.run(shard.run()))?;
-            threads.push(thread);
-        }
-        Ok(threads)
     }
 }

@@ -1,10 +1,10 @@
 //! Shell of a shard for its partitions: the node's clocks, its log, engine, peers and clients.
 
 use super::cache::{KeptRows, RowCache};
+use super::context::Context;
 use super::flush::hand_to_flusher;
 use super::journal::Journal;
-use super::message::ShardMessage;
-use super::{Context, OpRequest};
+use super::message::{OpRequest, ShardMessage};
 use crate::flusher::{CopiedPage, FlushRows, FlusherError};
 use crate::node::grants::Grants;
 use crate::peers::wire::PartPacker;
