@@ -120,7 +120,7 @@ impl Sender<'_> {
     /// Sends one heartbeat over all paths, using the first answer. Returns when the next one is due, if a relay set
     /// that.
     async fn round(&self, load: Load) -> Result<Option<Duration>, NotGranted> {
-        let relays = self.relays.order(self.shared, self.life.member);
+        let relays = self.relays.order(&self.shared.tables, self.life.member);
         let attempt = async |to: Recipient<'_>| self.attempt(to, load.clone()).await;
         self.coordinators.heartbeat(&relays, attempt).await
     }

@@ -5,12 +5,14 @@
 pub(crate) mod doors;
 mod heartbeat;
 pub(crate) mod holdings;
+mod prober;
 mod protocol;
 mod relays;
 pub(crate) mod remembered;
 pub(crate) mod reports;
 pub(crate) mod space_wait;
 
+use self::prober::Prober;
 use self::relays::{PassedOn, Relays};
 use crate::node::grants::Grants;
 use crate::node::identity::IdentityError;
@@ -142,12 +144,20 @@ impl Session {
             // In plaintext no member is authenticated, and a relay is trusted.
             let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
             let relays = Relays::default();
-            let passed_on = PassedOn { shared: &self.shared, member, relays: &relays, key: key.as_ref() };
+            let passed_on = PassedOn { tables: &self.shared.tables, member, relays: &relays, key: key.as_ref() };
+            let prober = Prober {
+                member,
+                doors: &self.shared.doors,
+                tables: &self.shared.tables,
+                transport: &self.shared.config.transport,
+                clock: &*self.shared.clock,
+                metrics: &self.shared.metrics,
+            };
             let end = tokio::select! {
                 end = heartbeat::heartbeats(&self, &coordinators, &life, key.clone(), &relays) => end,
                 () = reports(&coordinators, life.member, &*self.shared, &passed_on) => LifeEnd::Ended,
-                () = remembered::keep(&self.shared) => LifeEnd::Ended,
-                () = protocol::keep(&self.shared, &*self.home) => LifeEnd::Ended,
+                () = remembered::keep(&self.shared.config, &self.shared.tables) => LifeEnd::Ended,
+                () = protocol::keep(self.shared.protocol(), &*self.home) => LifeEnd::Ended,
                 never = self.shared.relay_streams.carry(
                     &coordinators,
                     &*self.shared.clock,
@@ -156,7 +166,7 @@ impl Session {
                     &*self.shared,
                     self.shared.tables.node_changes(),
                 ) => match never {},
-                never = doors::keep(&self.shared, &life) => match never {},
+                never = prober.run() => match never {},
                 () = life.over.cancelled() => LifeEnd::Stale,
                 end = self.publish_redis(&coordinators, member), if self.redis.is_some() => end,
                 why = self.shut_out(&coordinators) => {

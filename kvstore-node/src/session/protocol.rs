@@ -2,20 +2,19 @@
 //! anything (PROTOCOL rule 64).
 
 use super::Home;
-use crate::node::shared::Shared;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Pause before a retry after the disk refused it.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Stores the protocol whenever a coordinator raises it; never ends.
-pub(super) async fn keep(shared: &Shared, home: &dyn Home) {
-    let mut told = shared.protocol();
+/// Stores the cluster's protocol, and again whenever a coordinator raises it; never ends.
+pub(super) async fn keep(mut told: watch::Receiver<u32>, home: &dyn Home) {
     let mut warned = false;
     loop {
         let protocol = *told.borrow_and_update();
         match home.record_protocol(protocol).await {
-            // The sender is in `shared`.
+            // The sender lives as long as the node.
             Ok(()) => drop(told.changed().await),
             Err(error) => {
                 if !std::mem::replace(&mut warned, true) {

@@ -1,6 +1,6 @@
 //! Relays of this node, from the table and the coordinators' count.
 
-use crate::node::shared::Shared;
+use crate::tables::Tables;
 use archon_proto::convert::members::session::Member;
 use archon_security::BeatKey;
 use archon_session::{RelayWays, ReportRelays};
@@ -29,17 +29,17 @@ impl Relays {
     }
 
     /// Returns the relays to try in this round, in order, before the coordinators.
-    pub(super) fn order(&self, shared: &Shared, member: Member) -> Vec<RelayAddress> {
-        let any = self.compute(shared, member);
+    pub(super) fn order(&self, tables: &Tables, member: Member) -> Vec<RelayAddress> {
+        let any = self.compute(tables, member);
         self.ways.order(any)
     }
 
     /// Computes the relays for the present rows, if needed. Returns whether there are any.
-    fn compute(&self, shared: &Shared, member: Member) -> bool {
+    fn compute(&self, tables: &Tables, member: Member) -> bool {
         let mut wanted = self.wanted.lock();
-        if wanted.count > 0 && wanted.computed_for != Some((wanted.count, shared.tables.nodes_version())) {
+        if wanted.count > 0 && wanted.computed_for != Some((wanted.count, tables.nodes_version())) {
             let count = usize::try_from(wanted.count).unwrap_or(usize::MAX);
-            let (version, addresses) = shared.tables.relays_of(member, count);
+            let (version, addresses) = tables.relays_of(member, count);
             wanted.computed_for = Some((wanted.count, version));
             self.ways.set(addresses);
         }
@@ -59,7 +59,7 @@ impl Relays {
 
 /// Relays for reports that this node cannot send to the coordinators itself.
 pub(super) struct PassedOn<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) tables: &'a Tables,
     pub(super) member: Member,
     pub(super) relays: &'a Relays,
     pub(super) key: Option<&'a BeatKey>,
@@ -67,7 +67,7 @@ pub(super) struct PassedOn<'a> {
 
 impl ReportRelays for PassedOn<'_> {
     fn relays(&self) -> Vec<RelayAddress> {
-        let any = self.relays.compute(self.shared, self.member);
+        let any = self.relays.compute(self.tables, self.member);
         // Not this node: it reaches no coordinator itself, whether it is a relay or not.
         let others = |relay: &RelayAddress| any && relay.node != self.member.node;
         self.relays.ways.all().into_iter().filter(others).collect()

@@ -1,7 +1,8 @@
 //! Facts kept for the node's next start: the coordinators, as all the configured ones may have been replaced since; and
 //! the highest version received, by which recovered coordinators see what they lack.
 
-use crate::node::shared::Shared;
+use crate::node::config::NodeConfig;
+use crate::tables::Tables;
 use archon_types::Version;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -52,12 +53,12 @@ impl Remembered {
 }
 
 /// Stores the facts whenever they change; never ends.
-pub(super) async fn keep(shared: &Shared) {
-    let path = shared.config.data_dir.join(FILE);
+pub(super) async fn keep(config: &NodeConfig, tables: &Tables) {
+    let path = config.data_dir.join(FILE);
     let (mut kept, mut warned) = (Remembered::default(), false);
     loop {
-        let (named, told) = (shared.config.coordinators.clone(), shared.tables.told());
-        let known = Remembered { named, coordinators: shared.tables.coordinators(), told };
+        let (named, told) = (config.coordinators.clone(), tables.told());
+        let known = Remembered { named, coordinators: tables.coordinators(), told };
         if known != kept {
             let (path, contents) = (path.clone(), known.clone());
             let written = tokio::task::spawn_blocking(move || {

@@ -19,7 +19,7 @@ const BUDGETS: &[(&str, usize)] = &[
     ("coordinator/core", 3),
     ("examples/zombies", 3),
     ("integration-tests", 3),
-    ("kvstore-node", 47),
+    ("kvstore-node", 6),
     ("kvstore-node/host", 2),
     ("kvstore-node/kv", 4),
     ("kvstore-node/replica", 7),
