@@ -3,7 +3,11 @@
 //! cluster.
 
 use crate::bed::{TABLE, TestBed, part, register, settings};
-use crate::{doors, lease_mutants, merges, news, quorum_mutants, recovery, reshape_mutants, splits, upgrade};
+use crate::leader::news;
+use crate::liveness::doors;
+use crate::quorum::{recovery, upgrade};
+use crate::ranges::{merges, splits};
+use crate::{leases, quorum, ranges};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -38,9 +42,9 @@ archon_types::shown_by! {
 #[test]
 fn every_mutant_has_a_case() {
     for mutant in Mutant::ALL {
-        let ranges = [splits::SHOWN, merges::SHOWN, reshape_mutants::SHOWN];
-        let quorum = [lease_mutants::SHOWN, quorum_mutants::SHOWN, recovery::SHOWN, upgrade::SHOWN];
-        let mut shown = [SHOWN, doors::SHOWN, news::SHOWN].into_iter().chain(ranges).chain(quorum);
+        let of_ranges = [splits::SHOWN, merges::SHOWN, ranges::mutants::SHOWN];
+        let of_quorum = [leases::mutants::SHOWN, quorum::mutants::SHOWN, recovery::SHOWN, upgrade::SHOWN];
+        let mut shown = [SHOWN, doors::SHOWN, news::SHOWN].into_iter().chain(of_ranges).chain(of_quorum);
         assert!(shown.any(|shown| shown.contains(mutant)), "nothing catches {mutant:?}");
         assert!((1..=80).contains(&mutant.rule()));
     }

@@ -1,9 +1,9 @@
 //! The rules 34, 40 and 44 about the rows of a split or merge, disabled one at a time. Each function returns true if
 //! its rule held.
 
+use super::{merges, splits};
 use crate::bed::ranges::{TIMES, key, times};
 use crate::bed::{FORMED_AT, TestBed};
-use crate::{merges, splits};
 use archon_coordinator_core::*;
 
 archon_types::shown_by! {

@@ -1,8 +1,8 @@
 //! The conditions of a split for giving up keys: copies that have them and receive all writes.
 
+use super::splits::{last_event, ranges};
 use crate::bed::ranges::times;
 use crate::bed::{FORMED_AT, TestBed};
-use crate::splits::{last_event, ranges};
 use archon_coordinator_core::*;
 use archon_types::*;
 

@@ -1,8 +1,8 @@
 //! Updates of tables and nodes in the answers to relayed heartbeats, and pushes that happen nevertheless.
 
+use super::pushes::{Whole, all_taken, next};
 use crate::bed::{TABLE, TestBed};
 use crate::mutants::running;
-use crate::pushes::{Whole, all_taken, next};
 use archon_coordinator_core::term::{Awaited, Due, Piece, Pieces, news};
 use archon_coordinator_core::*;
 use archon_types::*;

@@ -1,8 +1,8 @@
 //! Displayed progress of splits and merges.
 
+use super::splits::ranges;
 use crate::bed::ranges::{TIMES, key, times};
 use crate::bed::{FORMED_AT, TestBed};
-use crate::splits::ranges;
 use archon_coordinator_core::*;
 use archon_types::*;
 

@@ -1,8 +1,8 @@
 //! Rights of clients: grants, revocations, and their delivery to nodes.
 
+use super::pushes::{all_taken, next};
 use crate::bed::{JOBS, Jobs, TABLE, TestBed, settings, worker};
-use crate::pushes::{all_taken, next};
-use crate::upgrade::{range, upgrade};
+use crate::quorum::upgrade::{range, upgrade};
 use archon_coordinator_core::term::Due;
 use archon_coordinator_core::*;
 use archon_types::*;

@@ -1,10 +1,10 @@
 //! Directories of a node during a recovery of the coordinators: the one with the latest data is recognized, in any order
 //! of starts (rules 60 to 62).
 
-use crate::bed::TestBed;
-use crate::recovery::{
+use super::recovery::{
     begin, doubts_with_all_heard, lives_of_athens, recovered, registers_only, settled, starts, tells,
 };
+use crate::bed::TestBed;
 use archon_coordinator_core::*;
 use archon_types::*;
 
