@@ -1,22 +1,22 @@
 // Starts the parts of the page. Each shows one section of the feed.
 
-import { appearance } from "./appearance.js";
-import { onTheme } from "./colours.js";
-import { dialogs } from "./dialog.js";
-import { events } from "./events.js";
-import { follow } from "./feed.js";
-import { head } from "./head.js";
-import { health } from "./health.js";
-import { keyboard } from "./keyboard.js";
-import { lines } from "./lines.js";
-import { moves } from "./moves.js";
-import { nodeMenu } from "./node_menu.js";
-import { nodes } from "./nodes.js";
-import { plan } from "./plan.js";
-import { quorum } from "./quorum.js";
-import { reshapings } from "./reshapings.js";
-import { store } from "./store.js";
-import { tables } from "./tables.js";
+import { appearance } from "./controls/appearance.js";
+import { onTheme } from "./controls/colours.js";
+import { dialogs } from "./controls/dialog.js";
+import { events } from "./cluster/events.js";
+import { follow } from "./data/feed.js";
+import { head } from "./cluster/head.js";
+import { health } from "./cluster/health.js";
+import { keyboard } from "./controls/keyboard.js";
+import { lines } from "./cluster/lines.js";
+import { moves } from "./moves/moves.js";
+import { nodeMenu } from "./nodes/node_menu.js";
+import { nodes } from "./nodes/nodes.js";
+import { plan } from "./moves/plan.js";
+import { quorum } from "./cluster/quorum.js";
+import { reshapings } from "./moves/reshapings.js";
+import { store } from "./data/store.js";
+import { tables } from "./tables/tables.js";
 
 for (const start of [appearance, dialogs, keyboard, head, health, tables, lines, nodes, nodeMenu, moves, reshapings, plan, quorum, events]) start();
 onTheme(() => store.touch("theme"));

@@ -25,51 +25,51 @@ macro_rules! files {
 }
 
 files! {
-    "actions.js": SCRIPT,
-    "appearance.js": SCRIPT,
-    "base.css": STYLE,
-    "chart.js": SCRIPT,
-    "colours.js": SCRIPT,
-    "command.js": SCRIPT,
-    "confirm.js": SCRIPT,
-    "details.js": SCRIPT,
-    "dialog.js": SCRIPT,
-    "dialogs.css": STYLE,
-    "dom.js": SCRIPT,
-    "dots.js": SCRIPT,
-    "events.js": SCRIPT,
-    "feed.js": SCRIPT,
-    "format.js": SCRIPT,
-    "grid.js": SCRIPT,
-    "head.js": SCRIPT,
-    "health.js": SCRIPT,
+    "cluster/chart.js": SCRIPT,
+    "cluster/events.js": SCRIPT,
+    "cluster/head.js": SCRIPT,
+    "cluster/health.js": SCRIPT,
+    "cluster/lines.js": SCRIPT,
+    "cluster/quorum.js": SCRIPT,
+    "controls/appearance.js": SCRIPT,
+    "controls/colours.js": SCRIPT,
+    "controls/command.js": SCRIPT,
+    "controls/confirm.js": SCRIPT,
+    "controls/dialog.js": SCRIPT,
+    "controls/dom.js": SCRIPT,
+    "controls/keyboard.js": SCRIPT,
+    "controls/theme.js": SCRIPT,
+    "controls/tooltip.js": SCRIPT,
+    "data/actions.js": SCRIPT,
+    "data/feed.js": SCRIPT,
+    "data/format.js": SCRIPT,
+    "data/store.js": SCRIPT,
+    "data/words.js": SCRIPT,
     "index.html": HTML,
-    "keyboard.js": SCRIPT,
-    "layout.css": STYLE,
-    "lines.js": SCRIPT,
     "main.js": SCRIPT,
-    "moves.js": SCRIPT,
-    "node_menu.js": SCRIPT,
-    "node_order.js": SCRIPT,
-    "node_row.js": SCRIPT,
-    "nodes.css": STYLE,
-    "nodes.js": SCRIPT,
-    "partition_map.js": SCRIPT,
-    "partitions.css": STYLE,
-    "plan.js": SCRIPT,
-    "progress_row.js": SCRIPT,
-    "quorum.js": SCRIPT,
-    "reshapings.js": SCRIPT,
-    "sections.css": STYLE,
-    "shares.js": SCRIPT,
-    "speed.js": SCRIPT,
-    "store.js": SCRIPT,
-    "table_block.js": SCRIPT,
-    "tables.js": SCRIPT,
-    "theme.js": SCRIPT,
-    "tiles.js": SCRIPT,
-    "tooltip.js": SCRIPT,
-    "words.js": SCRIPT,
+    "moves/moves.js": SCRIPT,
+    "moves/plan.js": SCRIPT,
+    "moves/progress_row.js": SCRIPT,
+    "moves/reshapings.js": SCRIPT,
+    "moves/speed.js": SCRIPT,
+    "nodes/node_menu.js": SCRIPT,
+    "nodes/node_order.js": SCRIPT,
+    "nodes/node_row.js": SCRIPT,
+    "nodes/nodes.js": SCRIPT,
+    "nodes/shares.js": SCRIPT,
+    "styles/base.css": STYLE,
+    "styles/dialogs.css": STYLE,
+    "styles/layout.css": STYLE,
+    "styles/nodes.css": STYLE,
+    "styles/partitions.css": STYLE,
+    "styles/sections.css": STYLE,
+    "tables/details.js": SCRIPT,
+    "tables/dots.js": SCRIPT,
+    "tables/grid.js": SCRIPT,
+    "tables/partition_map.js": SCRIPT,
+    "tables/table_block.js": SCRIPT,
+    "tables/tables.js": SCRIPT,
+    "tables/tiles.js": SCRIPT,
 }
 
 pub(crate) fn router() -> Router<Shared> {
@@ -100,12 +100,26 @@ fn file(kind: &'static str, content: &'static [u8]) -> Response {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Returns the files below a folder, relative to `page`.
+    fn files_below(page: &Path, folder: &Path) -> BTreeSet<String> {
+        let mut files = BTreeSet::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files.append(&mut files_below(page, &path));
+            } else {
+                files.insert(path.strip_prefix(page).unwrap().to_str().unwrap().replace('\\', "/"));
+            }
+        }
+        files
+    }
 
     #[test]
     fn every_file_of_the_page_is_served() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
-        let there = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/page"));
         let served = FILES.iter().map(|(name, ..)| (*name).to_owned());
-        assert_eq!(there.collect::<BTreeSet<_>>(), served.collect());
+        assert_eq!(files_below(page, page), served.collect());
     }
 }

@@ -1,6 +1,6 @@
 // Grid with a cell per partition of a table: computes the layout and draws what changed.
 
-import { faint, fixedColour, loadColour, ownerColour } from "./colours.js";
+import { faint, fixedColour, loadColour, ownerColour } from "../controls/colours.js";
 import { Dots } from "./dots.js";
 import { drawTile, SHAPE_FROM } from "./tiles.js";
 

@@ -1,10 +1,10 @@
 // State of the cluster in one sentence, and each reason for a wait with its remedy.
 
-import { sentence } from "./dialog.js";
-import { byId, el, keep, mark, say } from "./dom.js";
-import { count, counted, lasting } from "./format.js";
-import { store } from "./store.js";
-import { isParticipant, subjectText } from "./words.js";
+import { sentence } from "../controls/dialog.js";
+import { byId, el, keep, mark, say } from "../controls/dom.js";
+import { count, counted, lasting } from "../data/format.js";
+import { store } from "../data/store.js";
+import { isParticipant, subjectText } from "../data/words.js";
 
 /** Reasons that are shown at once; a click shows the others. */
 const OPEN_MAX = 3;

@@ -1,6 +1,6 @@
 // Row of an operation in progress: a move, split or merge.
 
-import { el } from "./dom.js";
+import { el } from "../controls/dom.js";
 
 /** Creates a row with subject, direction, progress and phase, and a note after the phase for each of `notes`. */
 export function progressRow(...notes) {

@@ -1,13 +1,13 @@
 // Moves in progress: source, destination, progress, remaining time and reason.
 
-import { cancelOrder } from "./actions.js";
-import { confirmOrder } from "./confirm.js";
-import { byId, keep, mark, say } from "./dom.js";
-import { bytes, coming, count, counted } from "./format.js";
+import { cancelOrder } from "../data/actions.js";
+import { confirmOrder } from "../controls/confirm.js";
+import { byId, keep, mark, say } from "../controls/dom.js";
+import { bytes, coming, count, counted } from "../data/format.js";
 import { progressRow } from "./progress_row.js";
 import { Speed } from "./speed.js";
-import { store } from "./store.js";
-import { isParticipant, spaced } from "./words.js";
+import { store } from "../data/store.js";
+import { isParticipant, spaced } from "../data/words.js";
 
 const OVER = new Set(["done", "cancelled", "superseded", "failed"]);
 /** Order of moves: the most advanced first, the waiting ones last. */

@@ -1,6 +1,6 @@
 // Draws partitions as tiles with a shape, which identifies the state without its colour.
 
-import { fixedColour } from "./colours.js";
+import { fixedColour } from "../controls/colours.js";
 
 /** Smallest tile with a shape, in pixels of the screen. Smaller tiles get the colour of the state from the caller. */
 export const SHAPE_FROM = 7;

@@ -1,6 +1,6 @@
 // Line chart over time, as SVG.
 
-import { svg } from "./dom.js";
+import { svg } from "../controls/dom.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [46, 8, 8, 18];
 /** A longer pause between two points is a gap in the line. While no page is open, the server records a point every five seconds. */

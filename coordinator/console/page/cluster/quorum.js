@@ -1,9 +1,9 @@
 // Coordinators: role, lag, sync latency, or the reason why one does not answer.
 
-import { byId, el, keep, mark, say } from "./dom.js";
-import { count, counted, latency } from "./format.js";
-import { store } from "./store.js";
-import { spaced } from "./words.js";
+import { byId, el, keep, mark, say } from "../controls/dom.js";
+import { count, counted, latency } from "../data/format.js";
+import { store } from "../data/store.js";
+import { spaced } from "../data/words.js";
 
 const SIGNS = { leader: "◆", follower: "●", candidate: "◐" };
 /** A larger p99 of the syncs of one disk slows every write to the quorum. */

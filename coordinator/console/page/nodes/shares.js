@@ -1,6 +1,6 @@
 // Fair share of each member in partitions and load, by weight.
 
-import { isParticipant } from "./words.js";
+import { isParticipant } from "../data/words.js";
 
 /** Returns whether a member has a share: it is alive, and neither drained nor in maintenance. */
 const takesPart = (node) => node.status === "alive" && node.goal !== "drain" && node.goal !== "maintain";

@@ -1,13 +1,13 @@
 // Section of partitions: a block per table, the choice of colours, and the legend.
 
-import { fixedColour, loadColour, onTheme, ownerColour } from "./colours.js";
-import { byId, el, keep, mark, say } from "./dom.js";
-import { count } from "./format.js";
-import { fairShares } from "./shares.js";
-import { store } from "./store.js";
+import { fixedColour, loadColour, onTheme, ownerColour } from "../controls/colours.js";
+import { byId, el, keep, mark, say } from "../controls/dom.js";
+import { count } from "../data/format.js";
+import { fairShares } from "../nodes/shares.js";
+import { store } from "../data/store.js";
 import { TableBlock } from "./table_block.js";
 import { drawTile } from "./tiles.js";
-import { STATES } from "./words.js";
+import { STATES } from "../data/words.js";
 
 /** Total height of all grids, in pixels of the page. It is exceeded only with the smallest cells. */
 const HEIGHT = 400;

@@ -1,6 +1,6 @@
 // Selection and order of the listed nodes.
 
-import { nodeWords } from "./words.js";
+import { nodeWords } from "../data/words.js";
 
 const LEVELS = { lost: 0, failed: 1, alive: 3 };
 const level = (node) => (node.status === "alive" && node.goal !== "serve" ? 2 : (LEVELS[node.status] ?? 0));

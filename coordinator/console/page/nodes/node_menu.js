@@ -1,10 +1,10 @@
 // Menu of a node's orders, each of which is confirmed first.
 
-import { nodeCheck, nodeOrder } from "./actions.js";
-import { confirmOrder } from "./confirm.js";
-import { byId, el } from "./dom.js";
-import { counted } from "./format.js";
-import { isParticipant, spaced } from "./words.js";
+import { nodeCheck, nodeOrder } from "../data/actions.js";
+import { confirmOrder } from "../controls/confirm.js";
+import { byId, el } from "../controls/dom.js";
+import { counted } from "../data/format.js";
+import { isParticipant, spaced } from "../data/words.js";
 
 const ORDERS = {
   cordon: { label: "Cordon", about: (node) => `${node} keeps its copies and receives no new ones.` },

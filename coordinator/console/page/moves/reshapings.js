@@ -1,10 +1,10 @@
 // Splits and merges in progress: partitions, progress and obstacles.
 
-import { byId, keep, mark, say } from "./dom.js";
-import { counted, keyText } from "./format.js";
+import { byId, keep, mark, say } from "../controls/dom.js";
+import { counted, keyText } from "../data/format.js";
 import { progressRow } from "./progress_row.js";
-import { store } from "./store.js";
-import { spaced } from "./words.js";
+import { store } from "../data/store.js";
+import { spaced } from "../data/words.js";
 
 export function reshapings() {
   store.on(["rebalance"], draw);

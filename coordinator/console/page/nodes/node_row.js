@@ -1,11 +1,11 @@
 // Row in the list of nodes. Rows are reused for other nodes while the list scrolls.
 
-import { ownerColour } from "./colours.js";
-import { el, mark, say } from "./dom.js";
-import { bytes, count, lasting, short } from "./format.js";
+import { ownerColour } from "../controls/colours.js";
+import { el, mark, say } from "../controls/dom.js";
+import { bytes, count, lasting, short } from "../data/format.js";
 import { openMenu } from "./node_menu.js";
-import { store } from "./store.js";
-import { isParticipant, nodeLevel, nodeWords } from "./words.js";
+import { store } from "../data/store.js";
+import { isParticipant, nodeLevel, nodeWords } from "../data/words.js";
 
 /** Symbols beside the words. */
 const SIGNS = { good: "●", aside: "◐", bad: "▲" };

@@ -1,8 +1,8 @@
 // Head of the page: cluster, server of the page, leader, connection, and totals.
 
-import { byId, mark, say } from "./dom.js";
-import { count, counted, lasting, short } from "./format.js";
-import { store } from "./store.js";
+import { byId, mark, say } from "../controls/dom.js";
+import { count, counted, lasting, short } from "../data/format.js";
+import { store } from "../data/store.js";
 
 export function head() {
   store.on(["hello", "status", "quorum", "connection", "trouble", "clock"], draw);

@@ -3,7 +3,7 @@
 import { commandBox } from "./command.js";
 import { announce, openDialog, refusalBox } from "./dialog.js";
 import { el, say } from "./dom.js";
-import { store } from "./store.js";
+import { store } from "../data/store.js";
 
 /**
  * Asks for confirmation of an order. `about` is a sentence about its effect; `order(fields)` returns `{command, run}`; the optional

@@ -1,12 +1,12 @@
 // List of nodes: sorted, filtered, and with elements for the visible rows only.
 
-import { byId, mark, say } from "./dom.js";
-import { count } from "./format.js";
+import { byId, mark, say } from "../controls/dom.js";
+import { count } from "../data/format.js";
 import { filtered, held, sorted } from "./node_order.js";
 import { makeRow, showRow } from "./node_row.js";
 import { fairShares } from "./shares.js";
-import { store } from "./store.js";
-import { nodeLevel } from "./words.js";
+import { store } from "../data/store.js";
+import { nodeLevel } from "../data/words.js";
 
 /** Extra rows above and below, so that quick scrolling shows no gap. */
 const SPARE_ROWS = 6;

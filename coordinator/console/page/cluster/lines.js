@@ -1,9 +1,9 @@
 // Throughput and latency of the last five minutes, as measured by the nodes.
 
 import { Chart, linear, logarithmic } from "./chart.js";
-import { byId, say } from "./dom.js";
-import { latency, lasting, short } from "./format.js";
-import { LOADS_FOR_MS, store } from "./store.js";
+import { byId, say } from "../controls/dom.js";
+import { latency, lasting, short } from "../data/format.js";
+import { LOADS_FOR_MS, store } from "../data/store.js";
 
 /** Latency on the axis, without trailing zeros. */
 const tickText = (ms) => (ms >= 1_000 ? `${ms / 1_000} s` : `${Number(ms.toPrecision(2))} ms`);

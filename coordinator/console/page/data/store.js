@@ -1,6 +1,6 @@
 // Current state of the cluster. The feed updates its sections, and the parts of the page are notified once per frame.
 
-import { PartitionMap } from "./partition_map.js";
+import { PartitionMap } from "../tables/partition_map.js";
 
 /** Period of the charts. */
 export const LOADS_FOR_MS = 5 * 60_000;

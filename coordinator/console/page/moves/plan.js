@@ -1,11 +1,11 @@
 // Preview of a plan: moves, totals and unmet goals.
 
-import { applyOrder, plan as askForPlan } from "./actions.js";
-import { commandBox } from "./command.js";
-import { announce, refusalBox, sentence } from "./dialog.js";
-import { byId, el, say } from "./dom.js";
-import { bytes, count, counted } from "./format.js";
-import { store } from "./store.js";
+import { applyOrder, plan as askForPlan } from "../data/actions.js";
+import { commandBox } from "../controls/command.js";
+import { announce, refusalBox, sentence } from "../controls/dialog.js";
+import { byId, el, say } from "../controls/dom.js";
+import { bytes, count, counted } from "../data/format.js";
+import { store } from "../data/store.js";
 
 /** Limit of listed moves. */
 const LISTED_MAX = 100;

@@ -1,13 +1,13 @@
 // Dialog with the details of a partition. It refreshes while it is open.
 
-import { partitionDescription, partitionOrder } from "./actions.js";
-import { commandBox } from "./command.js";
-import { confirmOrder } from "./confirm.js";
-import { openDialog, refusalBox, sentence } from "./dialog.js";
-import { byId, el, mark } from "./dom.js";
-import { bytes, count, counted, keyText } from "./format.js";
-import { store } from "./store.js";
-import { partitionArguments, spaced } from "./words.js";
+import { partitionDescription, partitionOrder } from "../data/actions.js";
+import { commandBox } from "../controls/command.js";
+import { confirmOrder } from "../controls/confirm.js";
+import { openDialog, refusalBox, sentence } from "../controls/dialog.js";
+import { byId, el, mark } from "../controls/dom.js";
+import { bytes, count, counted, keyText } from "../data/format.js";
+import { store } from "../data/store.js";
+import { partitionArguments, spaced } from "../data/words.js";
 
 const EVERY_MS = 3_000;
 

@@ -1,12 +1,12 @@
 // Block of a table: heading, grid, cursor, and a line about the partition under the cursor.
 
-import { el, mark, say } from "./dom.js";
-import { counted } from "./format.js";
+import { el, mark, say } from "../controls/dom.js";
+import { counted } from "../data/format.js";
 import { Grid } from "./grid.js";
 import { showDetails } from "./details.js";
-import { store } from "./store.js";
-import { hideTip, showTip } from "./tooltip.js";
-import { stateWord, STATES } from "./words.js";
+import { store } from "../data/store.js";
+import { hideTip, showTip } from "../controls/tooltip.js";
+import { stateWord, STATES } from "../data/words.js";
 
 const LETTERS = STATES.map((state) => state.letter);
 /** Step of PageUp and PageDown, in rows. */

@@ -1,9 +1,9 @@
 // List of events, newest first, with their causes.
 
-import { byId, el, keep, mark, say } from "./dom.js";
-import { clock, count, dateTime, lasting } from "./format.js";
-import { store } from "./store.js";
-import { causeText, spaced, subjectText } from "./words.js";
+import { byId, el, keep, mark, say } from "../controls/dom.js";
+import { clock, count, dateTime, lasting } from "../data/format.js";
+import { store } from "../data/store.js";
+import { causeText, spaced, subjectText } from "../data/words.js";
 
 /** Kinds of events by prefix or suffix of their codes, so that codes of newer servers are classified, too. */
 const KINDS = [
