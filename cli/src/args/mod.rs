@@ -18,10 +18,6 @@ mod participant;
 mod partitions;
 mod quorum;
 mod read;
-#[cfg(test)]
-mod reference;
-#[cfg(test)]
-mod remedies;
 mod serve;
 mod tables;
 mod upgrade;

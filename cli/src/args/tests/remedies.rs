@@ -1,6 +1,6 @@
 //! The commands in the texts of findings are commands of this program.
 
-use super::tests::fault;
+use super::fault;
 use archon_client::{MemberKind, Reason, ReasonCode, Subject};
 use archon_types::{
     AuthorityUse, CondemnedCopies, DiskFull, DiskLimit, Facts, Finding, OutdatedMember, StandingOrder, Supply,

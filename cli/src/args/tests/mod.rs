@@ -1,3 +1,6 @@
+mod reference;
+mod remedies;
+
 use super::*;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};

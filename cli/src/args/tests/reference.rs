@@ -1,6 +1,6 @@
 //! Generates `docs/reference/cli.md` from the parser, and checks the file.
 
-use super::verb::Cli;
+use crate::args::Cli;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write as _;
 use std::path::Path;
