@@ -3,6 +3,7 @@
 mod circles;
 mod documents;
 mod features;
+mod folders;
 mod limits;
 mod packaging;
 mod prose;
