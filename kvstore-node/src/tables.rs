@@ -192,7 +192,12 @@ impl Tables {
 
     /// Returns the table with this name, with its number of partitions.
     pub(crate) fn table(&self, name: &str) -> Option<Table> {
-        self.state.read().named(name).map(|table| table.table().clone())
+        self.read_table(name, Table::clone)
+    }
+
+    /// Reads the row of the table with this name, if it is known.
+    pub(crate) fn read_table<T>(&self, name: &str, read: impl FnOnce(&Table) -> T) -> Option<T> {
+        self.state.read().named(name).map(|table| read(table.table()))
     }
 
     /// Returns the version up to which everything is known: a name without a table here had none by then.
@@ -269,10 +274,10 @@ impl Tables {
         self.state.read().leader(partition)
     }
 
-    /// Returns the row of the node that leads a partition, as far as known.
-    pub(crate) fn leader_node(&self, partition: PartitionId) -> Option<Node> {
+    /// Reads the row of the node that leads a partition, if it is known.
+    pub(crate) fn read_leader<T>(&self, partition: PartitionId, read: impl FnOnce(&Node) -> T) -> Option<T> {
         let state = self.state.read();
-        state.nodes.get(&state.leader(partition)?).cloned()
+        state.nodes.get(&state.leader(partition)?).map(read)
     }
 
     /// Returns the nodes that lead the partitions of a table, by number of the partition; those without a known leader

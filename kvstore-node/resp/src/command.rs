@@ -215,17 +215,17 @@ fn shown(argument: &[u8]) -> String {
 }
 
 /// Returns the positions of the keys in a request.
-pub fn key_positions(command: &Command, count: usize) -> Vec<usize> {
+pub fn key_positions(command: &Command, count: usize) -> impl Iterator<Item = usize> + use<> {
     let (first, last, step) = command.keys;
-    let (Ok(first), Ok(step)) = (usize::try_from(first), usize::try_from(step)) else { return Vec::new() };
-    if first == 0 || step == 0 {
-        return Vec::new();
-    }
     let last = match usize::try_from(last) {
         Ok(last) => last,
         Err(_) => count.saturating_sub(usize::from(last.unsigned_abs())),
     };
-    (first..=last).step_by(step).filter(|position| *position < count).collect()
+    let last = last.min(count.saturating_sub(1));
+    // Commands without keys have no first one.
+    let first = usize::try_from(first).ok().filter(|first| *first > 0);
+    let positions = first.map(|first| (first..=last).step_by(usize::from(step.unsigned_abs()).max(1)));
+    positions.into_iter().flatten()
 }
 
 /// Returns the positions of the keys in a request. The arguments of a script count its keys.
@@ -238,7 +238,7 @@ pub fn keys_of(command: &Command, request: &[Bytes]) -> Result<Vec<usize>, Strin
             let count = script_keys(request)?;
             Ok((3..3 + count).collect())
         }
-        _ => Ok(key_positions(command, request.len())),
+        _ => Ok(key_positions(command, request.len()).collect()),
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
     fn keys_are_found_by_position() {
         let positions = |text| {
             let request = request(text);
-            key_positions(lookup(&request).unwrap(), request.len())
+            key_positions(lookup(&request).unwrap(), request.len()).collect::<Vec<_>>()
         };
         assert_eq!(positions("GET k"), [1]);
         assert_eq!(positions("SET k v NX"), [1]);

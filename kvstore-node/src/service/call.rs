@@ -32,8 +32,6 @@ use tonic::Status;
 const BATCH_ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Operations of one `Batch` in progress at once; each may hold a value.
 const BATCH_CONCURRENT_MAX: usize = 32;
-/// Distinguishes the turns of unary calls from those of streams, whose numbers count up from zero.
-const PLAIN: u64 = 1 << 63;
 
 type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
@@ -319,7 +317,7 @@ impl KvService {
         let request = OpRequest {
             partition,
             origin,
-            client: PLAIN | admission.number(),
+            client: admission.turn(),
             op,
             id,
             known: archon_types::Version::ZERO,

@@ -1,5 +1,6 @@
 //! Client streams: many operations per message, answers in any order.
 
+use super::batches::ShardBatches;
 use super::kv::KvService;
 use super::overloaded;
 use crate::node::shared::Shared;
@@ -7,8 +8,7 @@ use crate::server::admit::StreamAdmission;
 use crate::server::ping::ping;
 use crate::service::asked::Asked;
 use crate::service::reply::{Connection, Delivery, ReplyTo};
-use crate::shard::inbox::PushError;
-use crate::shard::{OpRequest, ShardMessage};
+use crate::shard::OpRequest;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, end_stream, first_message};
 use archon_host::Origin;
 use archon_proto::convert::kv::packed::{ReplyPacker, Unpacked, unpack_ops};
@@ -18,9 +18,7 @@ use archon_security::{Caller, Role};
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, OPERATION_OVERHEAD_BYTES};
 use archon_types::{ErrorDetail, ErrorKind};
 use archon_types::{Millis, NodeId, Right, Version};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -52,7 +50,7 @@ impl KvService {
     /// Serves a client's stream until it ends, the node stops, or the client is gone. Admitted operations are completed
     /// all the same.
     pub(crate) async fn exchange(self, caller: Caller, mut reader: FrameReader, mut writer: FrameWriter) {
-        let (connection, answers) = Connection::new(self.connections.fetch_add(1, Ordering::Relaxed));
+        let (connection, answers) = self.connection();
         // One ping at a time.
         let (pongs, mut ponged) = mpsc::channel(1);
         let ended = async {
@@ -167,7 +165,7 @@ impl KvService {
         check_hops(caller, passed_on).map_err(FrameError::Refused)?;
         let origin = Origin::of(passed_on, asks);
         let mut refused = crate::service::reply::Replies::default();
-        let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
+        let mut batches = ShardBatches::default();
         let ops = unpack_ops(batch.ops).map_err(|error| FrameError::Refused(error.into()))?;
         let (mut refusals, mut last) = (Vec::new(), None);
         let mut permissions = self.shared.access.of(caller, StreamKind::Exchange.word());
@@ -205,8 +203,7 @@ impl KvService {
             let reply = ReplyTo::Stream { connection: Arc::clone(connection), tag, asked, permit };
             match op {
                 Ok(TaggedOp { partition, id, op, .. }) => {
-                    let number = self.shards.number_of(partition);
-                    per_shard.entry(number).or_default().push(OpRequest {
+                    let request = OpRequest {
                         partition,
                         origin,
                         client: connection.id(),
@@ -217,25 +214,13 @@ impl KvService {
                         confirmed: None,
                         awaited_entry: false,
                         reply,
-                    });
+                    };
+                    batches.push(&self.shards, request);
                 }
                 Err(error) => refused.add(reply, Millis::ZERO, Err(error.into())),
             }
         }
-        for (number, operations) in per_shard {
-            let Some(inbox) = self.shards.inbox(number) else { continue };
-            let (operations, detail) = match inbox.try_push(ShardMessage::Operations(operations)) {
-                Ok(()) => continue,
-                Err(PushError::Full(ShardMessage::Operations(operations))) => (operations, overloaded()),
-                Err(PushError::Closed(ShardMessage::Operations(operations))) => {
-                    (operations, crate::node::shared::shutting_down())
-                }
-                Err(_) => continue,
-            };
-            for request in operations {
-                refused.add(request.reply, Millis::ZERO, Err(detail.clone()));
-            }
-        }
+        batches.send(&self.shards, &mut refused);
         let not_admitted = u32::try_from(refusals.len()).unwrap_or(u32::MAX);
         self.shared.metrics.operations_refused.add(refused.send() + refusals.len() as u64);
         if !refusals.is_empty() {

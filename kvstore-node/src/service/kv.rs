@@ -1,6 +1,7 @@
 //! `Kv`: client operations as unary calls. `exchange.rs` has the streams.
 
 use super::refuse;
+use super::reply::{Connection, Delivery};
 use super::snapshot::Pages;
 use crate::engine::Engine;
 use crate::node::shared::Shared;
@@ -12,7 +13,8 @@ use archon_proto::v1::kv_server::Kv;
 use archon_security::Caller;
 use archon_types::{Answer, ErrorDetail, ErrorKind, Expiry, NodeId, Op, Revision};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
@@ -30,6 +32,11 @@ pub(crate) struct KvService {
 }
 
 impl KvService {
+    /// Creates the way back to a client that has many operations in progress, and its end.
+    pub(super) fn connection(&self) -> (Arc<Connection>, mpsc::UnboundedReceiver<Vec<Delivery>>) {
+        Connection::new(self.connections.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Checks the intended receiver of a stream's first message, or of a unary call.
     pub(super) fn check(&self, cluster: Option<&v1::ClusterRef>, node: Option<NodeId>) -> Result<(), ErrorDetail> {
         let Some(life) = self.shared.life() else {

@@ -1,6 +1,7 @@
 //! gRPC services and frame streams: they check, translate and queue; decisions are made elsewhere.
 
 pub(crate) mod asked;
+mod batches;
 mod call;
 pub(crate) mod carrier;
 pub(crate) mod control;

@@ -23,11 +23,16 @@ pub(crate) struct Delivery {
     /// The table version of the node that answered, if it was another node.
     pub(crate) hint: Version,
     /// A refusal for lack of admission holds no permit; it is counted separately.
-    _permit: Option<Permit>,
+    permit: Option<Permit>,
     _refusal: Option<Refusal>,
 }
 
 impl Delivery {
+    /// Returns the answer, and the share of admission to hold until the client has it.
+    pub(crate) fn into_parts(self) -> (TaggedReply, Option<Permit>) {
+        (self.reply, self.permit)
+    }
+
     /// Returns the answer.
     pub(crate) fn reply(&self) -> &TaggedReply {
         &self.reply
@@ -70,7 +75,7 @@ impl Connection {
         }
         let reply = TaggedReply { tag, log_time: Millis::ZERO, outcome: Err(detail) };
         let refusal = Some(Refusal(Arc::clone(&self.refusals)));
-        Some(Delivery { reply, bytes: 0, hint: Version::ZERO, _permit: None, _refusal: refusal })
+        Some(Delivery { reply, bytes: 0, hint: Version::ZERO, permit: None, _refusal: refusal })
     }
 
     /// Sends answers. If the client is gone they are dropped; the operations keep their effect.
@@ -227,7 +232,7 @@ impl Replies {
                 let id = connection.id;
                 let (_, batch) = self.batches.entry(id).or_insert_with(|| (connection, Vec::new()));
                 let reply = TaggedReply { tag, log_time, outcome };
-                batch.push(Delivery { reply, bytes, hint: self.hint, _permit: Some(permit), _refusal: None });
+                batch.push(Delivery { reply, bytes, hint: self.hint, permit: Some(permit), _refusal: None });
             }
         }
     }

@@ -16,7 +16,7 @@ fn parse_all(input: &[u8]) -> Verdict {
         assert!((1..=LIMITS.arguments_max).contains(&request.len()), "{} arguments", request.len());
         match lookup(request) {
             Ok(command) => {
-                let keys = key_positions(command, request.len());
+                let keys: Vec<usize> = key_positions(command, request.len()).collect();
                 assert!(keys.iter().all(|at| (1..request.len()).contains(at)), "{}: {keys:?}", command.name);
             }
             Err(error) => assert!(!error.is_empty() && error.len() < 1_024, "{error:?}"),

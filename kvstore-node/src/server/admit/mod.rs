@@ -35,6 +35,8 @@ const STREAM_LITTLE_BYTES: usize = 64 * 1024;
 const ADDRESS_LITTLE_BYTES: usize = 16 * STREAM_LITTLE_BYTES;
 /// Difference between the admitted and the actual cost of an operation that needs no correction.
 const SMALL_BYTES: usize = 4 * 1024;
+/// Distinguishes queues of addresses from those of streams, which count up from zero.
+const OUTSIDE_STREAMS: u64 = 1 << 63;
 
 const RETRY_AFTER_NODE_MS: u64 = 50;
 const RETRY_AFTER_STREAM_MS: u64 = 10;
@@ -86,9 +88,9 @@ impl ClientAdmission {
         StreamAdmission { address: Arc::clone(&self.address), stream: Arc::new(stream) }
     }
 
-    /// Returns a number that no other present address has.
-    pub(crate) fn number(&self) -> u64 {
-        self.address.number
+    /// Returns the queue in which operations outside streams take turns: no stream and no other present address has it.
+    pub(crate) fn turn(&self) -> u64 {
+        OUTSIDE_STREAMS | self.address.number
     }
 
     /// Admits one operation outside a stream.

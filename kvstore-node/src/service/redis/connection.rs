@@ -7,6 +7,8 @@
 //! [`pipeline`]: super::pipeline
 
 use super::execute::execute;
+use super::in_flight::{Answered, Begun, InFlight, NumberedRequest};
+use super::outcome::Outcome;
 use super::pipeline::{Place, REPLY_BYTES_FIRST, Step, Window};
 use super::refusal::{Executed, Refusal};
 use super::session::Session;
@@ -14,11 +16,12 @@ use super::state::{LIMITS, RedisService};
 use super::{caller_kind, check_caller, send_last};
 use crate::server::admit::Permit;
 use archon_frames::{FrameError, PartialMessage, Progress};
-use archon_resp::{Parser, Reply};
+use archon_resp::{Parser, Reply, find_command};
 use archon_security::connection_limit::Entry;
 use archon_security::{Stream, UnreadBudget, UnreadShare};
-use archon_types::{ErrorDetail, PartitionId};
+use archon_types::ErrorDetail;
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use std::convert::Infallible;
@@ -66,6 +69,7 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
     let addresses = stream.addresses();
     let caller = entry.caller(stream.peer().cloned());
     let id = service.connections.fetch_add(1, Ordering::Relaxed) + 1;
+    let in_flight = InFlight::new(service, caller.from);
     let checked = check_caller(&caller).map_err(|detail| format!("NOPERM {}", detail.message));
     let mut connection = Connection {
         session: Session::new(caller, id, addresses, Instant::now()),
@@ -78,6 +82,7 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
         output: BytesMut::new(),
         permits: Vec::new(),
         is_identified: false,
+        in_flight,
         expected_bytes: REPLY_BYTES_FIRST,
         looks: looks(),
     };
@@ -159,6 +164,8 @@ struct Connection<'a> {
     permits: Vec<Permit>,
     /// It has a client's place.
     is_identified: bool,
+    /// Its single commands that shards execute.
+    in_flight: InFlight,
     /// Expected bytes of the reply to a read.
     expected_bytes: usize,
     /// Looks at the connection while commands run.
@@ -192,7 +199,7 @@ async fn unless_gone<T>(looks: &mut Interval, stream: &Stream, command: impl Fut
     }
 }
 
-impl Connection<'_> {
+impl<'a> Connection<'a> {
     /// Serves requests; returns only with the reason why the connection ends.
     async fn run(&mut self, stream: &mut Stream) -> Result<Infallible, End> {
         loop {
@@ -238,7 +245,7 @@ impl Connection<'_> {
         mut next: Result<Option<Vec<Bytes>>, End>,
     ) -> Result<Result<Option<Vec<Bytes>>, End>, End> {
         let service = self.service;
-        let (mut window, mut running) = (Window::new(self.expected_bytes), FuturesUnordered::new());
+        let (mut window, mut running) = (Window::new(self.expected_bytes), Running::new());
         window.push(first.0, first.1);
         loop {
             while !window.is_full()
@@ -251,12 +258,17 @@ impl Connection<'_> {
                 next = self.next_request();
             }
             match window.step() {
-                Step::Begin { number, request, is_repeated } => {
+                Step::Begin { command, number, request, is_repeated } => {
                     if is_repeated {
                         // The requests before give back their shares of admission.
                         self.flush(stream).await?;
                     }
-                    running.push(execute_one(service, self.session.for_request(), number, request));
+                    let request = NumberedRequest { number, request };
+                    match self.in_flight.begin(service, &self.session, command, request) {
+                        Begun::Pending => {}
+                        Begun::Refused(request, outcome) => finish(&mut window, request, outcome),
+                        Begun::Other(request) => running.push(self.execute_beside(request)),
+                    }
                     continue;
                 }
                 Step::Reply(outcome) => {
@@ -270,35 +282,24 @@ impl Connection<'_> {
                 }
                 Step::Wait => {}
             }
-            let finished = match running.next().now_or_never() {
-                Some(finished) => finished,
+            let answered = match self.in_flight.next_delivered(service) {
+                Some(answered) => answered,
                 None => {
-                    // Replies do not wait for a request behind them.
-                    self.flush(stream).await?;
-                    tokio::select! {
-                        biased;
-                        finished = unless_gone(&mut self.looks, stream, running.next()) => finished?,
-                        // The outcome of writes is unknown.
-                        () = service.kv.stop.cancelled() => return Err(End::Closed),
+                    // What may begin now is known once all that has arrived together is taken.
+                    self.in_flight.submit(service);
+                    match next_result(service, &mut self.in_flight, &mut running).now_or_never() {
+                        Some(answered) => answered,
+                        None => {
+                            // Replies do not wait for a request behind them.
+                            self.flush(stream).await?;
+                            self.next_answered(stream, &mut running).await?
+                        }
                     }
                 }
             };
-            let Some((number, request, mut outcome)) = finished else {
-                // A window that waits has one in progress.
-                debug_assert!(false, "no request of a window is in progress");
-                return Err(End::Closed);
-            };
-            let is_unknown = matches!(outcome.executed, Err(Refusal::Unknown(_)));
-            if outcome.is_overloaded() {
-                outcome.permit = None;
-                if window.retry(number, request).is_none() {
-                    continue;
-                }
-            }
-            let bytes = outcome.reply_bytes();
-            window.finish(number, outcome, bytes);
-            if is_unknown {
-                window.halt(number);
+            match answered {
+                Answered::Done(request, outcome) => finish(&mut window, request, outcome),
+                Answered::Elsewhere(request) => running.push(self.execute_beside(request)),
             }
             tokio::task::consume_budget().await;
         }
@@ -323,18 +324,60 @@ impl Connection<'_> {
         Ok(())
     }
 
+    /// Executes a request alone.
     async fn execute(&mut self, stream: &Stream, request: Vec<Bytes>) -> Result<(), End> {
-        let stop = &self.service.kv.stop;
-        let executing = execute(self.service, &mut self.session, &request);
-        let executed = tokio::select! {
-            biased;
-            executed = unless_gone(&mut self.looks, stream, executing) => executed?,
-            // The outcome of a write is unknown.
-            () = stop.cancelled() => return Err(End::Closed),
+        let service = self.service;
+        let command =
+            request.first().and_then(|name| find_command(name)).filter(|command| command.takes(request.len()));
+        let request = NumberedRequest { number: 0, request };
+        let begun = match command {
+            Some(command) => self.in_flight.begin(service, &self.session, command, request),
+            None => Begun::Other(request),
+        };
+        let request = match begun {
+            Begun::Refused(_, outcome) => return self.take_outcome(outcome),
+            Begun::Pending => {
+                self.in_flight.submit(service);
+                match self.next_answered(stream, &mut Running::new()).await? {
+                    Answered::Done(_, outcome) => return self.take_outcome(outcome),
+                    Answered::Elsewhere(request) => request,
+                }
+            }
+            Begun::Other(request) => request,
+        };
+        let executed = {
+            let executing = std::pin::pin!(execute(service, &mut self.session, &request.request));
+            tokio::select! {
+                biased;
+                executed = unless_gone(&mut self.looks, stream, executing) => executed?,
+                // The outcome of a write is unknown.
+                () = service.kv.stop.cancelled() => return Err(End::Closed),
+            }
         };
         self.permits.extend(self.session.permit.take());
         self.reply(executed)?;
         if self.session.closes { Err(End::Closed) } else { Ok(()) }
+    }
+
+    /// Begins a request that takes more than one operation, or waits for something else than a shard.
+    fn execute_beside(&self, request: NumberedRequest) -> BoxFuture<'a, (NumberedRequest, Outcome)> {
+        let (service, mut session) = (self.service, self.session.for_request());
+        let executed = async move {
+            let executed = execute(service, &mut session, &request.request).await;
+            (request, Outcome { executed, written: session.written, permit: session.permit.take() })
+        };
+        executed.boxed()
+    }
+
+    /// Waits for a result of the requests in progress.
+    async fn next_answered(&mut self, stream: &Stream, running: &mut Running<'_>) -> Result<Answered, End> {
+        let answered = next_result(self.service, &mut self.in_flight, running);
+        tokio::select! {
+            biased;
+            answered = unless_gone(&mut self.looks, stream, answered) => answered,
+            // The outcome of writes is unknown.
+            () = self.service.kv.stop.cancelled() => Err(End::Closed),
+        }
     }
 
     /// Adds the reply to a request to those that are sent next.
@@ -368,6 +411,8 @@ impl Connection<'_> {
         let bytes = self.output.len();
         let (service, from) = (self.service, self.session.caller.from);
         let written = tokio::select! {
+            // Most clients take their replies at once.
+            biased;
             written = send(stream, &mut self.output, &service.unread, from) => written,
             () = service.kv.stop.cancelled() => Err(FrameError::Closed),
         };
@@ -394,6 +439,7 @@ impl Connection<'_> {
         let until = (pending > 0).then(|| self.partial.until(pending));
         let stop = &self.service.kv.stop;
         let read = tokio::select! {
+            biased;
             read = stream.read_buf(&mut self.input.bytes) => read,
             () = wait_until(self.session.transaction.deadline()) => return Err(End::Stalled),
             () = wait_until(until) => return self.partial.late(pending).map_err(|_| End::Stalled),
@@ -414,36 +460,32 @@ impl Connection<'_> {
     }
 }
 
-/// Outcome of a request that was in progress beside others.
-struct Outcome {
-    executed: Executed,
-    /// Partition that it wrote.
-    written: Option<PartitionId>,
-    /// Share of admission, held until its reply is sent.
-    permit: Option<Permit>,
-}
+/// Requests in progress that take more than one operation.
+type Running<'a> = FuturesUnordered<BoxFuture<'a, (NumberedRequest, Outcome)>>;
 
-impl Outcome {
-    /// Returns the bytes of its reply, as far as they may be many.
-    fn reply_bytes(&self) -> usize {
-        self.executed.as_ref().map_or(0, Reply::bytes)
-    }
-
-    /// Returns whether nothing was done for lack of room.
-    fn is_overloaded(&self) -> bool {
-        matches!(&self.executed, Err(Refusal::Error(text)) if text.starts_with("TRYAGAIN"))
+/// Waits for a result of the requests in progress. Dropping the future loses none.
+async fn next_result(service: &RedisService, in_flight: &mut InFlight, running: &mut Running<'_>) -> Answered {
+    tokio::select! {
+        biased;
+        answered = in_flight.next(service) => answered,
+        Some((request, outcome)) = running.next() => Answered::Done(request, outcome),
     }
 }
 
-/// Executes a request beside others of its connection.
-async fn execute_one(
-    service: &RedisService,
-    mut session: Session,
-    number: u64,
-    request: Vec<Bytes>,
-) -> (u64, Vec<Bytes>, Outcome) {
-    let executed = execute(service, &mut session, &request).await;
-    (number, request, Outcome { executed, written: session.written, permit: session.permit.take() })
+/// Records the outcome of a request in progress.
+fn finish(window: &mut Window<Outcome>, NumberedRequest { number, request }: NumberedRequest, mut outcome: Outcome) {
+    let is_unknown = outcome.is_unknown();
+    if outcome.is_overloaded() {
+        outcome.permit = None;
+        if window.retry(number, request).is_none() {
+            return;
+        }
+    }
+    let bytes = outcome.reply_bytes();
+    window.finish(number, outcome, bytes);
+    if is_unknown {
+        window.halt(number);
+    }
 }
 
 /// Waits for a moment; without one, it never ends.

@@ -6,12 +6,13 @@ use super::refusal::{Executed, Refusal, cluster_down, refusal};
 use super::routing::{Redirection, moved};
 use super::session::Session;
 use super::several;
+use super::single::SingleCommand;
 use super::state::RedisService;
-use super::values::{digest, digest_text, encoding, overwrite};
+use super::values::{digest, encoding, overwrite};
 use archon_host::Origin;
 use archon_resp::{
-    Command, CommandKind, Comparison, Condition, Decimal, ExpireConditions, ExpiryUnit, GetExOptions, NOT_AN_INTEGER,
-    NewExpiry, Reply, SetOptions, unknown_subcommand, wrong_arity,
+    Command, CommandKind, Comparison, Condition, Decimal, ExpireConditions, ExpiryUnit, GetExOptions, NewExpiry, Reply,
+    SetOptions, unknown_subcommand, wrong_arity,
 };
 use archon_types::limits::VALUE_BYTES_MAX;
 use archon_types::{Answer, ErrorKind, Expiry, Millis, Op, PartitionId, Revision, Stored, slot_of};
@@ -38,39 +39,15 @@ pub(super) async fn execute(
         return several::execute(&mut operations, command, request, keys).await;
     }
     let now_ms = || unix_ms(service.kv.shared.wall.now());
+    if let Some(single) = SingleCommand::of(command, request, now_ms) {
+        let SingleCommand { op, reply } = single?;
+        return reply.reply(operations.operate(op).await?, now_ms);
+    }
     match command.kind {
-        CommandKind::Get => Ok(value(operations.get().await?)),
-        CommandKind::MGet => Ok(Reply::Array(vec![value(operations.get().await?)])),
-        CommandKind::Exists | CommandKind::Touch => Ok(Reply::Integer(operations.get().await?.is_some().into())),
-        CommandKind::StrLen => {
-            let length = operations.get().await?.map_or(0, |found| found.value.len());
-            Ok(Reply::Integer(count(length)))
-        }
-        CommandKind::GetRange | CommandKind::Substr => {
-            let (begin, end) = (integer(&request[2])?, integer(&request[3])?);
-            let value = operations.get().await?.map_or_else(Bytes::new, |found| found.value);
-            Ok(Reply::Bulk(part(&value, begin, end)))
-        }
-        CommandKind::Type => Ok(Reply::Status(if operations.get().await?.is_some() { "string" } else { "none" })),
-        CommandKind::Del | CommandKind::Unlink => match operations.write(|key| Op::Delete { key }).await? {
-            Answer::Deleted { existed } => Ok(Reply::Integer(existed.into())),
-            other => Err(unexpected(&other)),
-        },
         CommandKind::Set => operations.set(request[2].clone(), SetOptions::parse(&request[3..], now_ms())?).await,
         CommandKind::GetSet => {
             let options = SetOptions { returns_old: true, ..SetOptions::default() };
             operations.set(request[2].clone(), options).await
-        }
-        CommandKind::SetNx => {
-            let options = SetOptions { condition: Some(Condition::Absent), ..SetOptions::default() };
-            let reply = operations.set(request[2].clone(), options).await?;
-            Ok(Reply::Integer((reply == Reply::OK).into()))
-        }
-        CommandKind::MSet => operations.set(request[2].clone(), SetOptions::default()).await,
-        CommandKind::SetEx | CommandKind::PSetEx => {
-            let unit = ExpiryUnit { seconds: command.kind == CommandKind::SetEx, absolute: false };
-            let expiry = Some(unit.parse_new(&request[2], command.name, now_ms())?);
-            operations.set(request[3].clone(), SetOptions { expiry, ..SetOptions::default() }).await
         }
         CommandKind::GetEx => operations.get_and_expire(GetExOptions::parse(&request[2..])?).await,
         CommandKind::GetDel => operations.get_and_delete().await,
@@ -83,26 +60,11 @@ pub(super) async fn execute(
             let time = unit.parse(&request[2], command.name, now_ms())?;
             operations.expire(unit.absolute, time, conditions).await
         }
-        CommandKind::Ttl | CommandKind::PTtl | CommandKind::ExpireTime | CommandKind::PExpireTime => {
-            let found = operations.get().await?;
-            Ok(Reply::Integer(expiry_reply(command.kind, found.as_ref(), now_ms())))
-        }
         CommandKind::Persist => operations.persist().await,
         CommandKind::Append => operations.append(&request[2]).await,
-        CommandKind::Incr => operations.add(1).await,
-        CommandKind::Decr => operations.add(-1).await,
-        CommandKind::IncrBy => operations.add(integer(&request[2])?).await,
-        CommandKind::DecrBy => {
-            let by = integer(&request[2])?.checked_neg().ok_or("ERR decrement would overflow")?;
-            operations.add(by).await
-        }
         CommandKind::SetRange => operations.set_range(integer(&request[2])?, &request[3]).await,
         CommandKind::IncrByFloat => operations.add_decimal(Decimal::parse(&request[2])?).await,
         CommandKind::DelEx => operations.delete_if(Comparison::parse(&request[2..])?).await,
-        CommandKind::Digest => {
-            let found = operations.get().await?;
-            Ok(found.map_or(Reply::Null, |found| Reply::bulk(digest_text(&found.value))))
-        }
         CommandKind::Object => operations.describe(request).await,
         _ => Err(Refusal::new(format!("ERR command '{}' is not about keys", command.name))),
     }
@@ -130,51 +92,34 @@ impl<'a> Operations<'a> {
         }
     }
 
-    async fn write(&mut self, op: impl FnOnce(Bytes) -> Op) -> Result<Answer, Refusal> {
-        self.operate(op(self.key.clone())).await
-    }
-
     /// Writes the key if it has this revision, or is absent with revision zero. Returns whether it had.
     async fn write_if(&mut self, expected: Revision, value: Bytes, expiry: Option<NewExpiry>) -> Result<bool, Refusal> {
-        let op = |key| Op::write(key, value, Some(expected), expiry.and_then(expiry_of));
-        match self.write(op).await? {
+        let op = Op::write(self.key.clone(), value, Some(expected), expiry.and_then(expiry_of));
+        match self.operate(op).await? {
             Answer::Written { .. } => Ok(true),
             Answer::ConditionFailed { .. } => Ok(false),
             other => Err(unexpected(&other)),
         }
     }
 
-    async fn set(&mut self, value_new: Bytes, options: SetOptions) -> Executed {
-        match options {
-            SetOptions { condition: None, returns_old: false, expiry } => {
-                let op = |key| Op::write(key, value_new, None, expiry.and_then(expiry_of));
-                match self.write(op).await? {
-                    Answer::Written { .. } => Ok(Reply::OK),
-                    other => Err(unexpected(&other)),
+    /// Writes a value that depends on the one before.
+    async fn set(&mut self, value_new: Bytes, SetOptions { condition, returns_old, expiry }: SetOptions) -> Executed {
+        for _ in 0..ATTEMPTS_MAX {
+            let found = self.get().await?;
+            let is_met = match &condition {
+                None => true,
+                Some(Condition::Absent) => found.is_none(),
+                Some(Condition::Present) => found.is_some(),
+                Some(Condition::Value(condition)) => {
+                    condition.holds(found.as_ref().map(|found| &found.value[..]), digest)
                 }
-            }
-            SetOptions { condition: Some(Condition::Absent), returns_old: false, expiry } => {
-                Ok(if self.write_if(Revision::ZERO, value_new, expiry).await? { Reply::OK } else { Reply::Null })
-            }
-            SetOptions { condition, returns_old, expiry } => {
-                for _ in 0..ATTEMPTS_MAX {
-                    let found = self.get().await?;
-                    let is_met = match &condition {
-                        None => true,
-                        Some(Condition::Absent) => found.is_none(),
-                        Some(Condition::Present) => found.is_some(),
-                        Some(Condition::Value(condition)) => {
-                            condition.holds(found.as_ref().map(|found| &found.value[..]), digest)
-                        }
-                    };
-                    if !is_met || self.write_if(revision(&found), value_new.clone(), expiry).await? {
-                        let is_set = if is_met { Reply::OK } else { Reply::Null };
-                        return Ok(if returns_old { value(found) } else { is_set });
-                    }
-                }
-                Err(contended())
+            };
+            if !is_met || self.write_if(revision(&found), value_new.clone(), expiry).await? {
+                let is_set = if is_met { Reply::OK } else { Reply::Null };
+                return Ok(if returns_old { value(found) } else { is_set });
             }
         }
+        Err(contended())
     }
 
     async fn append(&mut self, more: &Bytes) -> Executed {
@@ -235,14 +180,6 @@ impl<'a> Operations<'a> {
     async fn persist(&mut self) -> Executed {
         let change = |found: &Stored| Ok(found.expires.is_some().then_some(NewExpiry::Never));
         Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
-    }
-
-    async fn add(&mut self, by: i64) -> Executed {
-        match self.write(|key| Op::Increment { key, by }).await? {
-            Answer::Counter { value, .. } => Ok(Reply::Integer(value)),
-            Answer::NotANumber => Err(Refusal::new(NOT_AN_INTEGER)),
-            other => Err(unexpected(&other)),
-        }
     }
 
     async fn set_range(&mut self, offset: i64, part: &Bytes) -> Executed {
@@ -371,7 +308,7 @@ pub(super) fn value(found: Found) -> Reply {
 }
 
 /// Returns the expiry of an operation; `None` if the value does not expire.
-fn expiry_of(expiry: NewExpiry) -> Option<Expiry> {
+pub(super) fn expiry_of(expiry: NewExpiry) -> Option<Expiry> {
     match expiry {
         NewExpiry::Never => None,
         NewExpiry::Keep => Some(Expiry::Keep),
@@ -384,37 +321,8 @@ pub(super) fn unix_ms(time: Millis) -> i64 {
     i64::try_from(time.get()).unwrap_or(i64::MAX)
 }
 
-/// Returns the reply to a question for the expiry of a key: -2 if it is absent, -1 if it does not expire.
-fn expiry_reply(kind: CommandKind, found: Option<&Stored>, now_ms: i64) -> i64 {
-    let Some(found) = found else { return -2 };
-    let Some(at) = found.expires.map(unix_ms) else { return -1 };
-    let left = at.saturating_sub(now_ms).max(0);
-    // As Redis does, seconds are rounded.
-    let seconds = |millis: i64| millis.saturating_add(500) / 1_000;
-    match kind {
-        CommandKind::Ttl => seconds(left),
-        CommandKind::PTtl => left,
-        CommandKind::ExpireTime => seconds(at),
-        _ => at,
-    }
-}
-
 pub(super) fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
-}
-
-/// Returns the bytes from `begin` to `end`, both included; negative positions count from the end.
-fn part(value: &Bytes, begin: i64, end: i64) -> Bytes {
-    let length = count(value.len());
-    if begin < 0 && end < 0 && begin > end {
-        return Bytes::new();
-    }
-    let at = |position: i64| if position < 0 { (length + position.max(-length)).max(0) } else { position };
-    let (begin, end) = (at(begin), at(end).min(length - 1));
-    match (usize::try_from(begin), usize::try_from(end)) {
-        (Ok(begin), Ok(end)) if begin <= end => value.slice(begin..=end),
-        _ => Bytes::new(),
-    }
 }
 
 pub(super) fn contended() -> Refusal {
@@ -428,39 +336,4 @@ fn too_long() -> Refusal {
 pub(super) fn unexpected(answer: &Answer) -> Refusal {
     tracing::error!(?answer, "a shard gave an unexpected answer to a Redis command");
     Refusal::Unknown("an unexpected answer".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_those_of_redis() {
-        let value = Bytes::from_static(b"This is a string");
-        let of = |begin, end| part(&value, begin, end);
-        assert_eq!(of(0, 3), &b"This"[..]);
-        assert_eq!(of(-3, -1), &b"ing"[..]);
-        assert_eq!(of(0, -1), value);
-        assert_eq!(of(10, 100), &b"string"[..]);
-        assert_eq!(of(i64::MIN, i64::MAX), value);
-        for (begin, end) in [(5, 3), (-1, -3), (100, 200), (i64::MAX, i64::MIN)] {
-            assert_eq!(of(begin, end), Bytes::new(), "{begin} {end}");
-        }
-        assert_eq!(part(&Bytes::new(), 0, -1), Bytes::new());
-    }
-
-    #[test]
-    fn expiry_is_reported_as_in_redis() {
-        let stored = |expires: Option<u64>| Stored {
-            expires: expires.map(Millis::new),
-            ..Stored::new(Bytes::new(), Revision::new(1))
-        };
-        let kinds = [CommandKind::Ttl, CommandKind::PTtl, CommandKind::ExpireTime, CommandKind::PExpireTime];
-        let replies = |found: Option<Stored>| kinds.map(|kind| expiry_reply(kind, found.as_ref(), 10_000));
-        assert_eq!(replies(None), [-2; 4]);
-        assert_eq!(replies(Some(stored(None))), [-1; 4]);
-        assert_eq!(replies(Some(stored(Some(11_499)))), [1, 1_499, 11, 11_499]);
-        assert_eq!(replies(Some(stored(Some(11_500)))), [2, 1_500, 12, 11_500]);
-        assert_eq!(replies(Some(stored(Some(9_000)))), [0, 0, 9, 9_000], "its leader's clock is behind");
-    }
 }

@@ -32,6 +32,7 @@ enum Access {
 /// Slot and key of a request, and its access to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Place {
+    command: &'static Command,
     slot: u16,
     access: Access,
     key: Bytes,
@@ -43,14 +44,17 @@ impl Place {
     pub(super) fn of(request: &[Bytes]) -> Option<Self> {
         let command = find_command(request.first()?).filter(|command| command.takes(request.len()))?;
         let access = access(command, request)?;
-        let positions = key_positions(command, request.len());
-        let (first, others) = positions.split_first()?;
-        let key = request.get(*first)?.clone();
+        let mut positions = key_positions(command, request.len());
+        let key = request.get(positions.next()?)?.clone();
         let slot = slot_of(&key);
-        if others.iter().any(|at| request.get(*at).is_none_or(|other| slot_of(other) != slot)) {
-            return None;
+        let mut access = access;
+        for other in positions {
+            access = Access::Exclusive;
+            if request.get(other).is_none_or(|other| slot_of(other) != slot) {
+                return None;
+            }
         }
-        Some(Self { slot, access: if others.is_empty() { access } else { Access::Exclusive }, key })
+        Some(Self { command, slot, access, key })
     }
 }
 
@@ -151,7 +155,7 @@ pub(super) enum Step<D> {
     /// The first request has this outcome; its reply is sent next.
     Reply(D),
     /// A request begins. One that is repeated needs all shares of admission that can be given back.
-    Begin { number: u64, request: Vec<Bytes>, is_repeated: bool },
+    Begin { command: &'static Command, number: u64, request: Vec<Bytes>, is_repeated: bool },
     /// No request can begin before one in progress has finished.
     Wait,
     /// No request is left.
@@ -228,15 +232,15 @@ impl<D> Window<D> {
         }
         let is_repeated = matches!(self.entries.front(), Some(Entry { state: State::Again(_), .. }));
         match self.start() {
-            Some((number, request)) => {
-                Step::Begin { number, request, is_repeated: is_repeated && number == self.first }
+            Some((command, number, request)) => {
+                Step::Begin { command, number, request, is_repeated: is_repeated && number == self.first }
             }
             None => Step::Wait,
         }
     }
 
-    /// Takes a request to begin now, with its number: the earliest of those that may.
-    fn start(&mut self) -> Option<(u64, Vec<Bytes>)> {
+    /// Takes a request to begin now, with its command and number: the earliest of those that may.
+    fn start(&mut self) -> Option<(&'static Command, u64, Vec<Bytes>)> {
         let number = match self.entries.front()?.state {
             // It is executed again only once no other is in progress.
             State::Again(_) if self.running == 0 => self.first,
@@ -251,10 +255,11 @@ impl<D> Window<D> {
         match std::mem::replace(&mut entry.state, State::Running) {
             State::Waiting(request) | State::Again(request) => {
                 entry.bytes = expected;
+                let command = entry.place.command;
                 self.bytes = bytes.saturating_add(expected);
                 self.running += 1;
                 self.startable.remove(&number);
-                Some((number, request))
+                Some((command, number, request))
             }
             other => {
                 entry.state = other;
@@ -269,7 +274,7 @@ impl<D> Window<D> {
         let Some(entry) = self.entry(number) else { return };
         entry.state = State::Done(outcome);
         let expected = std::mem::replace(&mut entry.bytes, bytes);
-        let Place { slot, access, key } = entry.place.clone();
+        let Place { slot, access, key, .. } = entry.place.clone();
         self.bytes = self.bytes.saturating_sub(expected).saturating_add(bytes);
         if access != Access::Write {
             self.expected_bytes = bytes.max(self.expected_bytes / 2).max(REPLY_BYTES_MIN);

@@ -3,7 +3,7 @@
 use super::refusal::{Refusal, refusal};
 use super::session::Session;
 use super::state::RedisService;
-use archon_types::{Holds, Keys, Op, PartitionId, Table, slot_of};
+use archon_types::{Holds, Keys, NodeId, Op, PartitionId, Table, TableId, partition_of, slot_of};
 
 /// Way of an operation on a partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,15 +16,51 @@ pub(super) enum Redirection {
     Forward,
 }
 
+/// Table of the operations of Redis clients, and this node, as of one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Route {
+    pub(super) node: Option<NodeId>,
+    table: TableId,
+    partitions: u32,
+}
+
+impl Route {
+    /// Returns the partition of a key.
+    pub(super) fn partition_of(&self, key: &[u8]) -> PartitionId {
+        PartitionId::new(self.table, partition_of(slot_of(key), self.partitions))
+    }
+}
+
 impl RedisService {
     /// Returns the way of operations on a partition, as far as this node knows its leader.
     pub(super) fn redirection(&self, partition: PartitionId) -> Redirection {
-        let shared = &self.kv.shared;
-        let own = shared.life().map(|life| life.member.node);
-        match shared.tables.leader_node(partition) {
-            Some(node) if Some(node.id) != own => node.redis.map_or(Redirection::Forward, Redirection::To),
-            _ => Redirection::None,
-        }
+        self.redirection_from(self.node(), partition)
+    }
+
+    /// Returns the same, with this as the number of this node.
+    pub(super) fn redirection_from(&self, own: Option<NodeId>, partition: PartitionId) -> Redirection {
+        let way = self.kv.shared.tables.read_leader(partition, |node| match &node.redis {
+            _ if Some(node.id) == own => Redirection::None,
+            Some(address) => Redirection::To(address.clone()),
+            None => Redirection::Forward,
+        });
+        way.unwrap_or(Redirection::None)
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        self.kv.shared.life().map(|life| life.member.node)
+    }
+
+    /// Returns the route of operations that begin now; `None` while this node is not registered, or knows no such table
+    /// with hash slots.
+    pub(super) fn route(&self) -> Option<Route> {
+        let node = self.node();
+        let (table, partitions) =
+            self.kv.shared.tables.read_table(&self.config.table, |table| match table.keys {
+                Keys::Hash { partitions } if table.holds == Holds::Data => Some((table.id, partitions)),
+                _ => None,
+            })??;
+        node.is_some().then_some(Route { node, table, partitions })
     }
 
     /// Returns the table with the keys of Redis clients.

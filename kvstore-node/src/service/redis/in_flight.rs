@@ -1,0 +1,199 @@
+//! Single commands of a connection that shards execute: those begun together reach each shard in one message, and their
+//! answers return in one message per turn of a shard, as in client streams.
+
+use super::keys::unix_ms;
+use super::outcome::Outcome;
+use super::refusal::refusal;
+use super::routing::{Redirection, Route, moved};
+use super::session::Session;
+use super::single::{ReplyForm, SingleCommand};
+use super::state::RedisService;
+use crate::server::admit::ClientAdmission;
+use crate::service::asked::Asked;
+use crate::service::batches::ShardBatches;
+use crate::service::reply::{Connection, Delivery, Replies, ReplyTo};
+use crate::shard::OpRequest;
+use archon_host::Origin;
+use archon_proto::convert::kv::TaggedReply;
+use archon_resp::Command;
+use archon_types::{ErrorKind, PartitionId, Version};
+use bytes::Bytes;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::mpsc;
+
+/// Request with its number among those of its connection.
+pub(super) struct NumberedRequest {
+    pub(super) number: u64,
+    pub(super) request: Vec<Bytes>,
+}
+
+/// State of a request that was given to [`InFlight::begin`].
+pub(super) enum Begun {
+    /// It is among those that the next [`InFlight::submit`] sends.
+    Pending,
+    /// It was refused.
+    Refused(NumberedRequest, Outcome),
+    /// It takes more than one operation, or waits for something else than a shard. Nothing was done.
+    Other(NumberedRequest),
+}
+
+/// Result of a request that a shard has answered.
+pub(super) enum Answered {
+    /// It is done, or was refused.
+    Done(NumberedRequest, Outcome),
+    /// Nothing was done: another node leads its partition. It has to be executed again, with a look at the tables.
+    Elsewhere(NumberedRequest),
+}
+
+/// Request without an answer.
+struct Waiting {
+    request: NumberedRequest,
+    reply: ReplyForm,
+    partition: PartitionId,
+    is_write: bool,
+}
+
+/// Single commands of one connection that have no answer.
+pub(super) struct InFlight {
+    connection: Arc<Connection>,
+    deliveries: mpsc::UnboundedReceiver<Vec<Delivery>>,
+    /// Answers that came in one message.
+    delivered: std::vec::IntoIter<Delivery>,
+    admission: ClientAdmission,
+    batches: ShardBatches,
+    /// Beginning and table of those that are submitted together next.
+    next: Option<(Instant, Route)>,
+    /// Requests by tag. A connection has at most [`WINDOW_MAX`](super::pipeline::WINDOW_MAX) of them.
+    waiting: Vec<Option<Waiting>>,
+    /// Tags without a request.
+    free: Vec<usize>,
+}
+
+impl InFlight {
+    /// Creates those of a new connection from this address.
+    pub(super) fn new(service: &RedisService, from: IpAddr) -> Self {
+        let (connection, deliveries) = service.kv.connection();
+        Self {
+            connection,
+            deliveries,
+            delivered: Vec::new().into_iter(),
+            admission: service.kv.shared.admission.client(from),
+            batches: ShardBatches::default(),
+            next: None,
+            waiting: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Begins a request, if it is a single operation of a table and a node that are known.
+    pub(super) fn begin(
+        &mut self,
+        service: &RedisService,
+        session: &Session,
+        command: &Command,
+        request: NumberedRequest,
+    ) -> Begun {
+        let now_ms = || unix_ms(service.kv.shared.wall.now());
+        let single = match SingleCommand::of(command, &request.request, now_ms) {
+            Some(Ok(single)) if !session.transaction.is_open() => single,
+            Some(Err(refusal)) if !session.transaction.is_open() => {
+                return Begun::Refused(request, Outcome::refused(refusal));
+            }
+            _ => return Begun::Other(request),
+        };
+        let SingleCommand { op, reply } = single;
+        if let Err(detail) = op.check() {
+            return Begun::Refused(request, Outcome::refused(refusal(&detail, false)));
+        }
+        if self.next.is_none() {
+            self.next = service.route().map(|route| (Instant::now(), route));
+        }
+        let Some((at, route)) = &self.next else { return Begun::Other(request) };
+        let (key, is_write) = (&request.request[1], !op.is_read());
+        let partition = route.partition_of(key);
+        if let Err(detail) = service.kv.check_right(&session.caller, partition.table, &op) {
+            return Begun::Refused(request, Outcome::refused(refusal(&detail, false)));
+        }
+        let origin = match service.redirection_from(route.node, partition) {
+            Redirection::To(_) if session.reads_replica && !is_write => return Begun::Other(request),
+            Redirection::To(address) => {
+                let moved = moved(key, &address);
+                return Begun::Refused(request, Outcome::refused(moved));
+            }
+            Redirection::Forward => Origin::AnyNodeClient,
+            Redirection::None => Origin::RoutingClient,
+        };
+        let permit = match self.admission.try_admit(op.cost()) {
+            Ok(permit) => permit,
+            Err(detail) => return Begun::Refused(request, Outcome::refused(refusal(&detail, is_write))),
+        };
+        let asked = Some(Asked::new(&op, partition, *at));
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.waiting.push(None);
+            self.waiting.len() - 1
+        });
+        self.waiting[tag] = Some(Waiting { request, reply, partition, is_write });
+        let reply = ReplyTo::Stream { connection: Arc::clone(&self.connection), tag: tag as u64, asked, permit };
+        let request = OpRequest {
+            partition,
+            origin,
+            client: self.admission.turn(),
+            op,
+            id: None,
+            known: Version::ZERO,
+            parked_at: None,
+            confirmed: None,
+            awaited_entry: false,
+            reply,
+        };
+        self.batches.push(&service.kv.shards, request);
+        Begun::Pending
+    }
+
+    /// Sends what was begun to the shards.
+    pub(super) fn submit(&mut self, service: &RedisService) {
+        if self.next.take().is_some() {
+            let mut refused = Replies::default();
+            self.batches.send(&service.kv.shards, &mut refused);
+            service.kv.shared.metrics.operations_refused.add(refused.send());
+        }
+    }
+
+    /// Returns a result that came together with an earlier one.
+    pub(super) fn next_delivered(&mut self, service: &RedisService) -> Option<Answered> {
+        let delivery = self.delivered.next()?;
+        self.take(service, delivery)
+    }
+
+    /// Waits for a result. Dropping the future loses none.
+    pub(super) async fn next(&mut self, service: &RedisService) -> Answered {
+        loop {
+            if let Some(answered) = self.next_delivered(service) {
+                return answered;
+            }
+            match self.deliveries.recv().await {
+                Some(delivered) => self.delivered = delivered.into_iter(),
+                // This end has a sender.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn take(&mut self, service: &RedisService, delivery: Delivery) -> Option<Answered> {
+        let (TaggedReply { tag, outcome, .. }, permit) = delivery.into_parts();
+        let tag = usize::try_from(tag).ok()?;
+        let Waiting { request, reply, partition, is_write } = self.waiting.get_mut(tag)?.take()?;
+        self.free.push(tag);
+        let (executed, written) = match outcome {
+            Ok(answer) => {
+                let executed = reply.reply(answer, || unix_ms(service.kv.shared.wall.now()));
+                (executed, is_write.then_some(partition))
+            }
+            Err(detail) if detail.kind == ErrorKind::NotPartitionLeader => return Some(Answered::Elsewhere(request)),
+            Err(detail) => (Err(refusal(&detail, is_write)), None),
+        };
+        Some(Answered::Done(request, Outcome { executed, written, permit }))
+    }
+}
