@@ -7,7 +7,7 @@
 use archon_resp::{Command, CommandKind, find_command, key_positions};
 use archon_types::slot_of;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// Most requests of one connection in progress at once.
 pub(super) const WINDOW_MAX: usize = 128;
@@ -113,30 +113,29 @@ fn access(command: &Command, request: &[Bytes]) -> Option<Access> {
     }
 }
 
-/// Requests of one slot in progress, and those that wait for them.
-#[derive(Debug)]
-struct Lane {
-    /// Access of those in progress.
-    access: Access,
-    keys: Vec<Bytes>,
-    waiting: VecDeque<(u64, Place)>,
-}
-
-impl Lane {
-    /// Returns whether a request may be in progress beside those that are.
-    fn admits(&self, place: &Place) -> bool {
-        self.keys.is_empty()
-            || self.access == place.access && place.access != Access::Exclusive && !self.keys.contains(&place.key)
-    }
-}
-
 /// A request in the window.
 #[derive(Debug)]
 struct Entry<D> {
     place: Place,
+    /// Its access, or exclusive access once it was refused for lack of room: later writes of its slot wait for it.
+    access: Access,
     state: State<D>,
+    /// An earlier request of its slot has to be done first.
+    is_blocked: bool,
     /// Bytes of its reply: expected while it is in progress, and known once it is done.
     bytes: usize,
+}
+
+impl<D> Entry<D> {
+    /// Returns whether a later request may be in progress beside this one.
+    fn admits(&self, later: &Place) -> bool {
+        self.place.slot != later.slot
+            || matches!(self.state, State::Done(_))
+            || !self.is_blocked
+                && self.access == later.access
+                && later.access != Access::Exclusive
+                && self.place.key != later.key
+    }
 }
 
 #[derive(Debug)]
@@ -144,7 +143,7 @@ enum State<D> {
     /// Not begun.
     Waiting(Vec<Bytes>),
     Running,
-    /// Refused for lack of room beside others. It is executed again once it is the first, and others of its slot wait.
+    /// Refused for lack of room beside others. It is executed again once it is the first.
     Again(Vec<Bytes>),
     Done(D),
 }
@@ -168,9 +167,10 @@ pub(super) struct Window<D> {
     /// Number of the first entry.
     first: u64,
     entries: VecDeque<Entry<D>>,
-    lanes: BTreeMap<u16, Lane>,
-    /// Requests that may begin.
-    startable: BTreeSet<u64>,
+    /// All requests before this one have begun.
+    begun_below: u64,
+    /// Number of requests that wait for others of their slot.
+    blocked: usize,
     running: usize,
     /// Bytes of replies: of those that wait for earlier ones, and expected ones.
     bytes: usize,
@@ -186,8 +186,8 @@ impl<D> Window<D> {
         Self {
             first: 0,
             entries: VecDeque::new(),
-            lanes: BTreeMap::new(),
-            startable: BTreeSet::new(),
+            begun_below: 0,
+            blocked: 0,
             running: 0,
             bytes: 0,
             expected_bytes,
@@ -206,20 +206,10 @@ impl<D> Window<D> {
 
     /// Adds the next request.
     pub(super) fn push(&mut self, place: Place, request: Vec<Bytes>) {
-        let number = self.first + self.entries.len() as u64;
-        let lane = self.lanes.entry(place.slot).or_insert_with(|| Lane {
-            access: place.access,
-            keys: Vec::new(),
-            waiting: VecDeque::new(),
-        });
-        if lane.waiting.is_empty() && lane.admits(&place) {
-            lane.access = place.access;
-            lane.keys.push(place.key.clone());
-            self.startable.insert(number);
-        } else {
-            lane.waiting.push_back((number, place.clone()));
-        }
-        self.entries.push_back(Entry { place, state: State::Waiting(request), bytes: 0 });
+        let is_blocked = !self.entries.iter().all(|earlier| earlier.admits(&place));
+        self.blocked += usize::from(is_blocked);
+        let access = place.access;
+        self.entries.push_back(Entry { place, access, state: State::Waiting(request), is_blocked, bytes: 0 });
     }
 
     /// Takes the next step.
@@ -244,7 +234,7 @@ impl<D> Window<D> {
         let number = match self.entries.front()?.state {
             // It is executed again only once no other is in progress.
             State::Again(_) if self.running == 0 => self.first,
-            _ => *self.startable.first().filter(|number| **number < self.halted_at)?,
+            _ => self.next_startable().filter(|number| *number < self.halted_at)?,
         };
         let (bytes, is_busy, expected_bytes) = (self.bytes, self.running > 0, self.expected_bytes);
         let entry = self.entry(number)?;
@@ -258,7 +248,6 @@ impl<D> Window<D> {
                 let command = entry.place.command;
                 self.bytes = bytes.saturating_add(expected);
                 self.running += 1;
-                self.startable.remove(&number);
                 Some((command, number, request))
             }
             other => {
@@ -268,18 +257,35 @@ impl<D> Window<D> {
         }
     }
 
+    /// Returns the earliest request that may begin.
+    fn next_startable(&mut self) -> Option<u64> {
+        let skipped = self.begun_below.saturating_sub(self.first);
+        let waiting = self.entries.iter().skip(usize::try_from(skipped).ok()?);
+        let mut waiting =
+            (self.first + skipped..).zip(waiting).filter(|(_, entry)| matches!(entry.state, State::Waiting(_)));
+        let (first, entry) = waiting.next()?;
+        self.begun_below = first;
+        if entry.is_blocked {
+            waiting.find(|(_, entry)| !entry.is_blocked).map(|(number, _)| number)
+        } else {
+            Some(first)
+        }
+    }
+
     /// Records the outcome of a request, and the bytes of its reply.
     pub(super) fn finish(&mut self, number: u64, outcome: D, bytes: usize) {
         self.running = self.running.saturating_sub(1);
         let Some(entry) = self.entry(number) else { return };
         entry.state = State::Done(outcome);
         let expected = std::mem::replace(&mut entry.bytes, bytes);
-        let Place { slot, access, key, .. } = entry.place.clone();
+        let (slot, access) = (entry.place.slot, entry.place.access);
         self.bytes = self.bytes.saturating_sub(expected).saturating_add(bytes);
         if access != Access::Write {
             self.expected_bytes = bytes.max(self.expected_bytes / 2).max(REPLY_BYTES_MIN);
         }
-        self.leave(slot, &key);
+        if self.blocked > 0 {
+            self.unblock(slot);
+        }
     }
 
     /// Records that a request was refused for lack of room, so that it is executed again once it is the first. Returns the
@@ -289,24 +295,20 @@ impl<D> Window<D> {
         let Some((at, place)) = at.and_then(|at| Some((at, self.entries.get(at)?.place.clone()))) else {
             return Some(request);
         };
-        let may_begin =
-            |number: u64, state: &State<D>| !matches!(state, State::Waiting(_)) || self.startable.contains(&number);
-        let mut later = (number + 1..).zip(self.entries.iter().skip(at + 1));
-        let is_overtaken = place.access == Access::Write
-            && later.any(|(number, later)| later.place.slot == place.slot && may_begin(number, &later.state));
+        let may_begin = |later: &Entry<D>| !matches!(later.state, State::Waiting(_)) || !later.is_blocked;
+        let mut later = self.entries.iter().skip(at + 1);
+        let is_overtaken =
+            place.access == Access::Write && later.any(|later| later.place.slot == place.slot && may_begin(later));
         if is_overtaken || self.running <= 1 && at == 0 {
             return Some(request);
         }
         self.running = self.running.saturating_sub(1);
         if let Some(entry) = self.entries.get_mut(at) {
             entry.state = State::Again(request);
+            if entry.access == Access::Write {
+                entry.access = Access::Exclusive;
+            }
             self.bytes = self.bytes.saturating_sub(std::mem::take(&mut entry.bytes));
-        }
-        // Later writes of its slot wait for it.
-        if place.access == Access::Write
-            && let Some(lane) = self.lanes.get_mut(&place.slot)
-        {
-            lane.access = Access::Exclusive;
         }
         None
     }
@@ -336,23 +338,19 @@ impl<D> Window<D> {
         self.entries.get_mut(at)
     }
 
-    /// Ends the access to a key, and lets the next requests of its slot begin.
-    fn leave(&mut self, slot: u16, key: &Bytes) {
-        let Some(lane) = self.lanes.get_mut(&slot) else { return };
-        if let Some(at) = lane.keys.iter().position(|other| other == key) {
-            lane.keys.swap_remove(at);
-        }
-        while let Some((number, place)) = lane.waiting.pop_front() {
-            if !lane.admits(&place) {
-                lane.waiting.push_front((number, place));
-                break;
+    /// Lets those requests of a slot begin that no earlier one of it blocks.
+    fn unblock(&mut self, slot: u16) {
+        let of_slot = |entry: &Entry<D>| entry.place.slot == slot;
+        for at in 0..self.entries.len() {
+            let Some(entry) = self.entries.get(at).filter(|entry| of_slot(entry) && entry.is_blocked) else { continue };
+            if !self.entries.range(..at).all(|earlier| earlier.admits(&entry.place)) {
+                // Later ones wait for this one.
+                return;
             }
-            lane.access = place.access;
-            lane.keys.push(place.key);
-            self.startable.insert(number);
-        }
-        if lane.keys.is_empty() {
-            self.lanes.remove(&slot);
+            if let Some(entry) = self.entries.get_mut(at) {
+                entry.is_blocked = false;
+                self.blocked = self.blocked.saturating_sub(1);
+            }
         }
     }
 }
