@@ -116,6 +116,106 @@ fn pipelined_requests_keep_their_order_at_other_leaders() {
 }
 
 #[test]
+fn errors_inside_pipeline_keep_order_of_replies() {
+    // Windows have at most 128 requests, and each error is refused at another place.
+    const ROUNDS: usize = 300;
+    let cluster = Cluster::start(crate::EXE, &alone());
+    let address = cluster.redis_address("athens");
+    assert_eq!(ClusterClient::new(address).ask_until_answered(&["SET", "k", "v"]), ok());
+    let long = "k".repeat(5_000);
+    let mut attempt = 0;
+    wait_for("a pipeline without a lost connection", TIMEOUT, || {
+        attempt += 1;
+        let (mut requests, mut expected) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            let key = format!("{attempt}-{round}");
+            let mut add = |text: String, reply: Result<Reply, &'static str>| {
+                requests.push(words(&text));
+                expected.push(reply);
+            };
+            add(format!("SET {key} v{round}"), Ok(ok()));
+            add(format!("GET {long}"), Err("ERR "));
+            add(format!("GET {key}"), Ok(Reply::bulk(format!("v{round}"))));
+            add(format!("INCR {key}"), Err("ERR value is not an integer"));
+            add(format!("GETRANGE {key} a b"), Err("ERR value is not an integer"));
+            add("GET".to_owned(), Err("ERR wrong number of arguments"));
+            add(format!("GET {key}x"), Ok(Reply::Null));
+            add(format!("SET {key} v EX 0"), Err("ERR invalid expire time"));
+            add(format!("LPUSH {key} v"), Err("ERR unknown command"));
+            add(format!("DECRBY {key} {}", i64::MIN), Err("ERR decrement would overflow"));
+            add(format!("PING {round}"), Ok(Reply::bulk(round.to_string())));
+            add(format!("MGET {key} other"), Err("CROSSSLOT"));
+            add(format!("STRLEN {key}"), Ok(Reply::Integer(round.to_string().len() as i64 + 1)));
+        }
+        for (number, (reply, expected)) in replies(address, &requests)?.into_iter().zip(&expected).enumerate() {
+            let fits = match expected {
+                Ok(expected) => reply == *expected,
+                Err(begin) => reply.is_error(begin),
+            };
+            assert!(fits, "{number}: {:?} got {reply:?}", requests[number]);
+        }
+        Ok::<_, Error>(())
+    });
+}
+
+#[test]
+fn pipelines_lose_no_acknowledged_write_while_partitions_move() {
+    const PIPELINE: usize = 400;
+    let mut cluster =
+        start(&Options { partitions: 8, nodes: vec!["athens", "byzantium"], ..options(&["athens", "byzantium"]) });
+    let addresses = ["athens", "byzantium"].map(|node| cluster.redis_address(node).to_owned());
+    let (mut written, mut redirected, mut done) = (Vec::new(), 0, 0);
+    let mut write_round = |written: &mut Vec<String>| {
+        let mut redirections = 0;
+        for address in &addresses {
+            let keys: Vec<String> = (done..done + PIPELINE).map(|number| format!("k{number}")).collect();
+            done += PIPELINE;
+            let mut sent = Vec::new();
+            for key in &keys {
+                sent.extend(packed(&["SET", key, key]));
+                sent.extend(packed(&["GET", key]));
+            }
+            let Ok(mut connection) = Connection::open(address) else { continue };
+            if connection.send_bytes(&sent).is_err() {
+                continue;
+            }
+            for key in keys {
+                // The connection ends where the outcome of a write is unknown, and while its node is down.
+                let Ok(set) = connection.reply() else { break };
+                if set == ok() {
+                    written.push(key.clone());
+                }
+                let Ok(get) = connection.reply() else { break };
+                let is_refused = get.is_error("MOVED") || get.is_not_done();
+                assert!(is_refused || set != ok() || get == Reply::bulk(&key), "{key}: {set:?}, then {get:?}");
+                redirections += usize::from(set.is_error("MOVED"));
+            }
+        }
+        redirections
+    };
+    redirected += write_round(&mut written);
+    for node in ["athens", "byzantium"] {
+        // Its leaderships move to the other node, and some return.
+        let stopped = cluster.take_node(node);
+        std::thread::scope(|threads| {
+            let stopping = threads.spawn(move || stopped.terminate(TIMEOUT));
+            while !stopping.is_finished() {
+                redirected += write_round(&mut written);
+            }
+            assert!(stopping.join().expect("the node stops").success());
+        });
+        cluster.start_node(node);
+        cluster.wait_node(node, "alive");
+        cluster.wait_whole(2);
+    }
+    assert!(redirected > 0 && written.len() > PIPELINE, "{redirected} redirections, {} writes", written.len());
+    let mut client = ClusterClient::new(&addresses[0]);
+    for key in &written {
+        assert_eq!(client.ask_until_answered(&["GET", key]), Reply::bulk(key), "{key}");
+    }
+}
+
+#[test]
 fn pipelined_writes_share_batches_of_the_log() {
     const WRITES: usize = 2_000;
     let cluster = Cluster::start(crate::EXE, &alone());

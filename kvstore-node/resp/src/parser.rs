@@ -91,8 +91,8 @@ impl Parser {
             match input.first() {
                 None => return Ok(None),
                 Some(b'*') => {
-                    let Some(line) = self.line(input, ProtocolError::MultibulkTooBig)? else { return Ok(None) };
-                    let count = parse_integer(&line[1..]).ok_or(ProtocolError::MultibulkLength)?;
+                    let Some(count) = self.length(input, ProtocolError::MultibulkTooBig)? else { return Ok(None) };
+                    let count = count.ok_or(ProtocolError::MultibulkLength)?;
                     // A request without arguments is none.
                     let Ok(count) = usize::try_from(count) else { continue };
                     if count > self.limits.arguments_max {
@@ -125,8 +125,8 @@ impl Parser {
                         Some(b'$') => {}
                         Some(other) => return Err(ProtocolError::ExpectedBulk(*other)),
                     }
-                    let Some(line) = self.line(input, ProtocolError::BulkTooBig)? else { return Ok(None) };
-                    let length = parse_integer(&line[1..]).and_then(|length| usize::try_from(length).ok());
+                    let Some(length) = self.length(input, ProtocolError::BulkTooBig)? else { return Ok(None) };
+                    let length = length.and_then(|length| usize::try_from(length).ok());
                     let length = length.filter(|length| *length <= self.limits.bulk_bytes_max);
                     let length = length.ok_or(ProtocolError::BulkLength)?;
                     self.bytes += length + ARGUMENT_OVERHEAD_BYTES;
@@ -150,15 +150,16 @@ impl Parser {
         Ok(Some(std::mem::take(&mut self.arguments)))
     }
 
-    /// Takes a line that ends with CR LF, without its end.
-    fn line(&mut self, input: &mut BytesMut, too_big: ProtocolError) -> Result<Option<BytesMut>, ProtocolError> {
+    /// Takes a line of one character and an integer that ends with CR LF. The integer is `None` if it is malformed.
+    fn length(&mut self, input: &mut BytesMut, too_big: ProtocolError) -> Result<Option<Option<i64>>, ProtocolError> {
         match input[self.scanned..].iter().position(|byte| *byte == b'\r') {
             Some(at) if self.scanned + at + 1 < input.len() => {
-                let line = input.split_to(self.scanned + at);
+                let end = self.scanned + at;
+                let length = parse_integer(&input[1..end]);
                 // As Redis does, the byte behind CR is skipped without a check.
-                input.advance(2);
+                input.advance(end + 2);
                 self.scanned = 0;
-                Ok(Some(line))
+                Ok(Some(length))
             }
             Some(at) => {
                 self.scanned += at;

@@ -6,6 +6,7 @@
 //!
 //! [`pipeline`]: super::pipeline
 
+use super::buffers::{Input, KEPT_BYTES_MAX, send};
 use super::execute::execute;
 use super::in_flight::{Answered, Begun, InFlight, NumberedRequest};
 use super::outcome::Outcome;
@@ -15,38 +16,29 @@ use super::session::Session;
 use super::state::{LIMITS, RedisService};
 use super::{caller_kind, check_caller, send_last};
 use crate::server::admit::Permit;
-use archon_frames::{FrameError, PartialMessage, Progress};
+use archon_frames::{FrameError, PartialMessage};
 use archon_resp::{Parser, Reply, find_command};
+use archon_security::Stream;
 use archon_security::connection_limit::Entry;
-use archon_security::{Stream, UnreadBudget, UnreadShare};
 use archon_types::ErrorDetail;
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncReadExt as _;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 /// Bytes of replies after which they are sent, before further requests are executed.
 const REPLIES_BYTES_MAX: usize = 64 * 1024;
 /// Replies after which they are sent as well: their operations hold admission until then.
 const REPLIES_MAX: usize = 256;
-/// Room for one read.
-const READ_BYTES: usize = 16 * 1024;
-/// Capacity of buffers that an idle connection keeps.
-const KEPT_BYTES_MAX: usize = 2 * READ_BYTES;
-/// Longest time in which a client takes nothing of the replies that wait for it.
-const STALLED: Duration = Duration::from_secs(3);
 /// Interval of looks at the connection while commands run. They go on for at least this long after their client has
 /// closed the connection: many clients close their direction once they have sent their last command, and one that
 /// waits for a new leader has to be answered all the same.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// Longest time in which a client takes one batch of replies.
-const REPLIES_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reason why a connection ends.
 enum End {
@@ -118,34 +110,6 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
         End::Overloaded(error) => {
             service.kv.shared.metrics.streams_stalled.add(1);
             tracing::debug!(id, %error, "the connection of a Redis client is closed: it does not read its replies");
-        }
-    }
-}
-
-/// Bytes that have arrived.
-#[derive(Default)]
-struct Input {
-    bytes: BytesMut,
-    /// Upper bound of the memory behind `bytes`. The capacity of `bytes` leaves out what was taken from its beginning.
-    allocated: usize,
-}
-
-impl Input {
-    /// Makes room for one read, in less memory after a large request.
-    fn make_room(&mut self) {
-        if self.allocated > KEPT_BYTES_MAX && self.bytes.len() <= READ_BYTES {
-            let mut smaller = BytesMut::with_capacity(self.bytes.len() + READ_BYTES);
-            smaller.extend_from_slice(&self.bytes);
-            *self = Self { bytes: smaller, allocated: 0 };
-        }
-        self.bytes.reserve(READ_BYTES);
-        self.allocated = self.allocated.max(self.bytes.capacity());
-    }
-
-    /// Frees the memory of a large request once all bytes are taken.
-    fn shrink(&mut self) {
-        if self.bytes.is_empty() && self.allocated > KEPT_BYTES_MAX {
-            *self = Self::default();
         }
     }
 }
@@ -266,7 +230,10 @@ impl<'a> Connection<'a> {
                     let request = NumberedRequest { number, request };
                     match self.in_flight.begin(service, &self.session, command, request) {
                         Begun::Pending => {}
-                        Begun::Refused(request, outcome) => finish(&mut window, request, outcome),
+                        Begun::Refused(request, outcome) => {
+                            finish(&mut window, request, outcome);
+                            tokio::task::consume_budget().await;
+                        }
                         Begun::Other(request) => running.push(self.execute_beside(request)),
                     }
                     continue;
@@ -439,7 +406,6 @@ impl<'a> Connection<'a> {
         let until = (pending > 0).then(|| self.partial.until(pending));
         let stop = &self.service.kv.stop;
         let read = tokio::select! {
-            biased;
             read = stream.read_buf(&mut self.input.bytes) => read,
             () = wait_until(self.session.transaction.deadline()) => return Err(End::Stalled),
             () = wait_until(until) => return self.partial.late(pending).map_err(|_| End::Stalled),
@@ -494,34 +460,6 @@ async fn wait_until(until: Option<tokio::time::Instant>) {
         Some(until) => sleep_until(until).await,
         None => std::future::pending().await,
     }
-}
-
-/// Sends replies to a client that must make progress. Those that it does not take at once count among the unread ones.
-async fn send(
-    stream: &mut (impl AsyncWrite + Unpin),
-    replies: &mut BytesMut,
-    unread: &UnreadBudget,
-    from: IpAddr,
-) -> Result<(), FrameError> {
-    let mut progress = Progress::new(STALLED, REPLIES_TIMEOUT);
-    let mut share: Option<UnreadShare> = None;
-    let bytes = replies.len();
-    let mut hold = || {
-        share = Some(unread.take(from, bytes).map_err(FrameError::Refused)?);
-        Ok(())
-    };
-    while !replies.is_empty() {
-        let write = async {
-            match stream.write_buf(replies).await? {
-                0 => Err(FrameError::Closed),
-                _ => Ok(()),
-            }
-        };
-        progress.write(write, &mut hold).await?;
-    }
-    progress.write(async { Ok(stream.flush().await?) }, hold).await?;
-    drop(share);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Listener for clients that speak the Redis Cluster protocol (ADR 0093). Their operations take the way of the unary
 //! calls of `Kv`: the same rights, admission, shards, evaluation and metrics.
 
+mod buffers;
 mod clients;
 mod cluster;
 mod connection;

@@ -173,6 +173,53 @@ fn part(value: &Bytes, begin: i64, end: i64) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_resp::lookup;
+    use archon_types::Millis;
+
+    fn single(text: &str) -> Option<Result<SingleCommand, Refusal>> {
+        let request: Vec<Bytes> = text.split(' ').map(|part| Bytes::copy_from_slice(part.as_bytes())).collect();
+        SingleCommand::of(lookup(&request).expect("a command"), &request, || 1_000)
+    }
+
+    #[test]
+    fn command_that_needs_more_operations_is_not_single() {
+        for text in [
+            "SET k v XX",
+            "SET k v GET",
+            "SET k v IFEQ a",
+            "GETSET k v",
+            "APPEND k v",
+            "MGET {t}1 {t}2",
+            "DEL {t}1 {t}2",
+            "EXISTS {t}1 {t}2",
+            "MSET {t}1 v {t}2 v",
+            "MSETNX k v",
+            "EXPIRE k 1",
+            "PING",
+            "WATCH k",
+            "MULTI",
+        ] {
+            assert!(single(text).is_none(), "{text}");
+        }
+        for text in ["GET k", "MGET k", "DEL k", "SET k v", "set k v ex 10 nx", "MSET k v", "INCRBY k 2", "PTTL k"] {
+            assert!(matches!(single(text), Some(Ok(_))), "{text}");
+        }
+        for text in ["SET k v EX", "SET k v EX 0", "INCRBY k x", "GETRANGE k 0 x", "SETEX k 0 v"] {
+            assert!(matches!(single(text), Some(Err(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn answer_of_other_operation_is_unexpected() {
+        let written = || Answer::Written { revision: Revision::new(1) };
+        assert_eq!(ReplyForm::Ok.reply(written(), || 0), Ok(Reply::OK));
+        assert_eq!(ReplyForm::IsWritten.reply(written(), || 0), Ok(Reply::Integer(1)));
+        for (form, answer) in
+            [(ReplyForm::Value, written()), (ReplyForm::Counter, written()), (ReplyForm::Ok, Answer::Value(None))]
+        {
+            assert!(matches!(form.reply(answer, || 0), Err(Refusal::Unknown(_))), "{form:?}");
+        }
+    }
 
     #[test]
     fn ranges_are_those_of_redis() {
