@@ -75,18 +75,9 @@ pub fn begin_generation(
     state.coordinators = Coordinators { members: BTreeMap::from([founder]), version, ..Coordinators::default() };
     // Replicas in transit may have arrived or gone since; repair and a new plan create missing ones.
     state.migrations = Migrations::default();
-    state.moves_version = version;
-    let lives: Vec<NodeId> =
-        state.members().filter(|row| row.node.status == NodeStatus::Alive).map(|row| row.node.id).collect();
-    for node in lives {
-        state.update_member(node, version, |row| {
-            (row.node.status, row.node.version, row.node.since, row.stopped) = (NodeStatus::Failed, version, at, false);
-        });
-    }
+    renew_members(state, version, at);
     let leaders = end_leaderships(state, version);
-    // Tables and nodes missing in this state do not exist: members that know them learn that.
-    (state.dropped_version, state.removed_version, state.participants_removed_version) = (version, version, version);
-    (state.nodes_version, state.participants_version) = (version, version);
+    renew_versions(state, version);
     let (unsettled_since, directories) = directories(state);
     let recovery = Recovery {
         begun: at,
@@ -106,6 +97,29 @@ pub fn begin_generation(
     let who = Actor::Coordinator(state.coordinators.members.keys().next().copied().unwrap_or_default());
     state.note(at, first, &who, EventKind::RecoveryBegun { generation, base });
     Ok(first)
+}
+
+/// Ends all incarnations, and gives every row a version above each that a member can hold.
+fn renew_members(state: &mut ClusterState, version: Version, at: Millis) {
+    let members: Vec<NodeId> = state.members().map(|row| row.node.id).collect();
+    for member in members {
+        state.update_member(member, version, |row| {
+            row.node.version = version;
+            if row.node.status == NodeStatus::Alive {
+                (row.node.status, row.node.since, row.stopped) = (NodeStatus::Failed, at, false);
+            }
+        });
+    }
+}
+
+/// Raises the versions of all lists. Members keep the list with the highest version, and may hold one with changes that
+/// this state lacks: a lost table, grant or revocation.
+fn renew_versions(state: &mut ClusterState, version: Version) {
+    state.tables.values_mut().for_each(|table| table.version = version);
+    (state.dropped_version, state.removed_version, state.participants_removed_version) = (version, version, version);
+    (state.nodes_version, state.participants_version) = (version, version);
+    (state.access_version, state.settings_version) = (version, version);
+    (state.moves_version, state.controls_version) = (version, version);
 }
 
 /// Returns the coordinators of the generations before, those of the last one first. Returns none for a protocol that

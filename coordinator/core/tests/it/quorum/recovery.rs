@@ -1,9 +1,10 @@
 //! Tests of a recovery of the coordinators from less than a majority: trusted facts, waits, and the replicas from which
 //! partitions continue (rules 60 to 62). The simulator does it to a whole cluster.
 
-use crate::bed::{TestBed, boxed, part, register, settings};
+use crate::bed::{TABLE, TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
+use std::sync::Arc;
 use uuid::Uuid;
 
 archon_types::shown_by! {
@@ -69,6 +70,43 @@ fn recovery_without_loss_ends_once_all_have_reported() {
     bed.settle();
     assert!(bed.online() == 1 && bed.row(0).live().count() == 3);
     bed.round_trip();
+}
+
+#[test]
+fn recovery_renews_versions_of_lost_changes() {
+    let mut bed = TestBed::running(settings(1, 2, 2), &CITIES);
+    let cyrene = bed.node("cyrene");
+    bed.fail(cyrene);
+    let recovered = bed.state.clone();
+    // None of these changes is recovered, and members hold all of them.
+    let shop = Scope { client: Some("shop".into()), table: None };
+    let table = &bed.state.tables[&TABLE];
+    let copies = TableChange { replication: Some(1), ..TableChange::default() };
+    let zone = TraitsChange { zone: Some(Some("east".into())), ..TraitsChange::default() };
+    let moves = SettingChange { setting: Setting::CopiesPerNodeMax, value: 5 };
+    let commands = [
+        check_access(&bed.state, &shop, AccessChange::Grant(Right::Write)).expect("a grant"),
+        check_alter_table(&bed.state, table, &copies).expect("fewer copies"),
+        check_alter_node(&bed.state, cyrene, &zone).expect("a zone").command,
+        check_configure(&bed.state, &[moves], None).expect("a setting").command,
+    ];
+    for command in commands {
+        bed.ok(command.expect("a change"));
+    }
+    let lost = std::mem::replace(&mut bed.state, recovered);
+    begin(&mut bed, 2, None);
+    let versions = |state: &ClusterState| {
+        let (tables, nodes) = (state.tables.values(), state.nodes.values());
+        let mut versions: Vec<Version> = tables.map(|table| table.version).collect();
+        versions.extend(nodes.map(|row| row.node.version));
+        versions.extend([state.access_version, state.settings_version, state.nodes_version, state.dropped_version]);
+        versions
+    };
+    let (before, after) = (versions(&lost), versions(&bed.state));
+    assert!(before.iter().zip(&after).all(|(before, after)| before < after), "{before:?} to {after:?}");
+    assert_eq!(bed.state.access_list().access, Arc::default(), "the list that nodes are sent has no lost grant");
+    let row = bed.state.node(cyrene).expect("a node");
+    assert_eq!((row.node.status, row.node.since), (NodeStatus::Failed, lost.node(cyrene).unwrap().node.since));
 }
 
 /// Returns a recovery of a state that names the former coordinators.
