@@ -150,9 +150,14 @@ def read_logs(directory: Path):
 
 create = [options.archon, "table", "create", "counters", "--partitions", str(PARTITIONS), "--lease"]
 create += ["--timeout", "60s", "--coordinators", options.coordinators]
-created = subprocess.run(create, capture_output=True, text=True)
+try:
+    created = subprocess.run(create, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+except OSError as error:
+    sys.exit(f"error: cannot start {options.archon} ({error.strerror}); name the command by --archon PATH")
 if created.returncode != 0:
-    sys.exit(f"{created.stderr}If an earlier run has left the table: archon table drop counters --yes")
+    is_left = "AlreadyExists" in created.stderr
+    remedy = "  next: archon table drop counters --yes, if an earlier run has left it" if is_left else ""
+    sys.exit(created.stderr.rstrip() + "\n" * bool(remedy) + remedy)
 directory = tempfile.TemporaryDirectory(prefix="counter-")
 (Path(directory.name) / "logs").mkdir()
 instances = {name: Instance(name, Path(directory.name)) for name in NAMES}
