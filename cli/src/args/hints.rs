@@ -1,4 +1,4 @@
-//! Additions to clap's errors: corrections for habits from other programs, and values from the environment.
+//! Changes of clap's errors: corrections for habits from other programs, values from the environment, valid numbers.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -31,6 +31,9 @@ const INSTEAD: &[(&str, &str, &str)] = &[
 
 /// Prefixes of the options that exist only for a table by ranges.
 const OF_RANGES: &[&str] = &["--split-at", "--split-above", "--merge-below"];
+
+/// Global options with a value, which may also come from the environment.
+const GLOBAL_VALUES: &[&str] = &[" --coordinators <H:P,…>", " --timeout <TIME>", " --tls-dir <DIR>", " --insecure"];
 
 /// Adds hints to an error.
 pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
@@ -70,13 +73,88 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
+    // A typo must not lead to plaintext connections.
+    if let (Some(ContextValue::String(given)), Some(ContextValue::String(similar))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::SuggestedArg))
+        && similar == "--insecure"
+        && !given.starts_with("--ins")
+    {
+        error.remove(ContextKind::SuggestedArg);
+    }
     // The usage line names every option that has a value, even from the environment, where it need not be given.
     if let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) {
         let whole = usage.to_string();
-        let short = whole.replace(" --coordinators <H:P,…>", "");
+        let short = GLOBAL_VALUES.iter().fold(whole.clone(), |usage, option| usage.replace(option, ""));
         if short != whole {
             error.insert(ContextKind::Usage, ContextValue::StyledStr(StyledStr::from(short)));
         }
     }
-    error
+    with_valid_numbers(error)
+}
+
+/// Replaces Rust's description of an invalid number, such as `0 is not in 1..=16384`, by the valid numbers.
+fn with_valid_numbers(error: clap::Error) -> clap::Error {
+    let refused = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    match (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue), valid_numbers(&refused)) {
+        (Some(argument), Some(value), Some(valid)) => {
+            let message =
+                format!("invalid value '{value}' for '{argument}': {valid}\n\nFor more information, try '--help'.\n");
+            clap::Error::raw(error.kind(), message)
+        }
+        _ => error,
+    }
+}
+
+/// Returns the valid numbers, given the text of a number parser of Rust or clap; `None` for another text.
+fn valid_numbers(refused: &str) -> Option<String> {
+    if let Some((_, range)) = refused.split_once(" is not in ") {
+        let (least, most) = range.split_once("..")?;
+        let is_number = |text: &str| text.parse::<i128>().is_ok();
+        return match most.strip_prefix('=') {
+            Some(most) if is_number(least) && is_number(most) => Some(format!("write a number from {least} to {most}")),
+            None if is_number(least) && is_number(most) => Some(format!("write a number of at least {least}")),
+            Some(_) | None => None,
+        };
+    }
+    let fault = match refused {
+        "invalid digit found in string" | "cannot parse integer from empty string" => "write a whole number",
+        "number too large to fit in target type" => "the number is too large",
+        "number too small to fit in target type" => "the number is too small",
+        "out of range integral type conversion attempted" => "the number is out of range",
+        _ => return None,
+    };
+    Some(fault.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::read::parse_line;
+
+    fn refusal(line: &str) -> String {
+        let args = line.split(' ').map(std::ffi::OsString::from);
+        parse_line(args).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn invalid_number_names_the_valid_ones() {
+        for (line, valid) in [
+            ("archon table create t --partitions 0", "'--partitions <N>': write a number from 1 to 16384"),
+            ("archon quorum promote 0", "'<ID>': write a number of at least 1"),
+            ("archon quorum promote x", "'<ID>': write a whole number"),
+            ("archon participant --partitions-max 0", "'--partitions-max <N>': write a number of at least 1"),
+            ("archon participant --partitions-max 5000000000", "write a number of at least 1"),
+            ("archon kv cas k v --revision 99999999999999999999", "'--revision <N>': the number is too large"),
+            ("archon kv incr k 1.5", "'[N]': write a whole number"),
+        ] {
+            let refusal = refusal(line);
+            assert!(refusal.contains(valid) && refusal.contains("try '--help'"), "{line}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn typo_does_not_suggest_plaintext() {
+        let refusal_of_since = refusal("archon events --since 1h");
+        assert!(!refusal_of_since.contains("--insecure"), "{refusal_of_since}");
+        assert!(refusal("archon status --insecur").contains("--insecure"));
+    }
 }
