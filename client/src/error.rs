@@ -146,14 +146,14 @@ impl From<ErrorDetail> for Error {
 fn deadline_message(timeout_ms: u64, outcome: Outcome, last: Option<&ErrorDetail>) -> String {
     let outcome = match outcome {
         Outcome::Read => "",
-        Outcome::NoEffect => ", it had no effect",
-        Outcome::Unknown => ", outcome unknown (it may have taken effect)",
+        Outcome::NoEffect => "; the operation had no effect",
+        Outcome::Unknown => "; outcome unknown: the operation may have taken effect",
     };
     let cause = match last {
-        Some(detail) => format!("; last: {detail}"),
+        Some(detail) => format!("; last error: {detail}"),
         None => "; no server answered".to_owned(),
     };
-    format!("not done within {timeout_ms} ms{outcome}{cause}")
+    format!("timed out after {timeout_ms} ms{outcome}{cause}")
 }
 
 #[cfg(test)]
@@ -177,9 +177,9 @@ mod tests {
         assert!(unknown.to_string().contains("outcome unknown") && unknown.outcome_unknown());
         assert_eq!((unknown.kind(), unknown.is_retryable()), (ErrorKind::DeadlineExceeded, false));
         let known = Error::DeadlineExceeded { timeout_ms: 100, outcome: Outcome::NoEffect, last: last.clone() };
-        assert!(known.to_string().contains("it had no effect"), "{known}");
+        assert!(known.to_string().contains("the operation had no effect"), "{known}");
         let read = Error::DeadlineExceeded { timeout_ms: 100, outcome: Outcome::Read, last };
-        assert_eq!(read.to_string(), "not done within 100 ms; last: Unreachable: connection refused");
+        assert_eq!(read.to_string(), "timed out after 100 ms; last error: Unreachable: connection refused");
         assert_eq!((read.kind(), read.is_retryable(), read.outcome_unknown()), (ErrorKind::Unreachable, true, false));
         assert!(known.to_string().contains("connection refused") && !known.outcome_unknown());
         assert_eq!((known.kind(), known.is_retryable()), (ErrorKind::Unreachable, true));
