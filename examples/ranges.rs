@@ -16,7 +16,7 @@ const SENSORS: usize = 16;
 /// Readings of each sensor, one a minute: some MiB all together.
 const READINGS: usize = 384;
 const READING_BYTES: usize = 1024;
-/// Split limit of a partition. A gibibyte is ordinary; this is the minimum.
+/// Split limit of a partition. This is the minimum; a gibibyte is typical.
 const LIMIT_BYTES: u64 = 1024 * 1024;
 /// Pause of a sensor between two readings: hours of readings take some seconds.
 const REST: Duration = Duration::from_millis(30);

@@ -301,9 +301,9 @@ mod tests {
             ("64", "64MiB or 64GiB"),
             ("64MB", "not a unit of size"),
             ("1.2.3GiB", "not a number"),
-            ("1023KiB", "the least limit is 1048576"),
-            ("0B", "the least limit"),
-            ("0", "the least limit"),
+            ("1023KiB", "the minimum is 1048576"),
+            ("0B", "the minimum"),
+            ("0", "the minimum"),
             ("none", "leave the option out"),
             ("99999999TiB", "less than 16777216TiB"),
         ] {
@@ -315,7 +315,7 @@ mod tests {
             assert!(merge_size(bad).unwrap_err().contains("(16MiB)"), "{bad}");
         }
         assert_eq!(rate("5000"), Ok(5_000));
-        assert!(rate("99").unwrap_err().contains("the least limit is 100"));
+        assert!(rate("99").unwrap_err().contains("the minimum is 100"));
         assert!(rate("many").unwrap_err().contains("write 5000"));
     }
 

@@ -260,12 +260,12 @@ fn invalid_split_limits_are_refused_with_the_valid_range() {
     for (arguments, says) in [
         (&["create", "a", "--partitions", "4", "--replication", "3", "--split-above", "1GiB"][..], "--split-above"),
         (&["create", "a", "--range", "--replication", "3", "--split-above", "1"], "1MiB or 1GiB"),
-        (&["create", "a", "--range", "--replication", "3", "--split-above", "1000KiB"], "the least limit is 1048576"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above", "1000KiB"], "the minimum is 1048576"),
         (&["create", "a", "--range", "--replication", "3", "--split-above", "much"], "not a unit of size"),
-        (&["create", "a", "--range", "--replication", "3", "--split-above-rate", "99"], "the least limit is 100"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above-rate", "99"], "the minimum is 100"),
         (&["create", "a", "--range", "--replication", "3", "--split-above", "none"], "leave the option out"),
         (&["alter", "times"], "--split-above"),
-        (&["alter", "times", "--split-above", "0B"], "the least limit"),
+        (&["alter", "times", "--split-above", "0B"], "the minimum"),
         (&["alter", "default", "--split-above", "1GiB"], "only a range table (--range)"),
         (&["alter", "default", "--split-above-rate", "none"], "only a range table (--range)"),
     ] {

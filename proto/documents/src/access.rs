@@ -207,7 +207,7 @@ impl Document for SetAccess {
         let right = self.right()?;
         match self.weight_max {
             Some(weight) if !WEIGHTS.contains(&weight) => {
-                let why = format!("{weight}; it must be in {}..={}", WEIGHTS.start(), WEIGHTS.end());
+                let why = format!("{weight}; it must be {} to {}", WEIGHTS.start(), WEIGHTS.end());
                 Err(invalid("SetAccess.weight_max", why))
             }
             Some(_) if self.revoke || right != Right::Own || self.table.is_none() => {
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(good.check(), Ok(()));
         assert_eq!(good.wanted().as_deref(), Some("grant own of table jobs up to weight 4"));
         for weight in [0, 10_001] {
-            assert!(problem(&SetAccess { weight_max: Some(weight), ..good.clone() }).contains("1..=10000"));
+            assert!(problem(&SetAccess { weight_max: Some(weight), ..good.clone() }).contains("1 to 10000"));
         }
         assert!(problem(&SetAccess { revoke: true, ..good.clone() }).contains("weight_max"));
         assert!(problem(&SetAccess { may: Right::Read.into(), ..good }).contains("weight_max"));

@@ -61,7 +61,9 @@ pub(crate) fn check_weight_max(scope: &Scope, right: Option<Right>, weight_max: 
     let invalid = |why: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
     if !WEIGHTS.contains(&weight_max) {
         let (least, most) = (WEIGHTS.start(), WEIGHTS.end());
-        return invalid(format!("the limit of weight {weight_max} must be in {least}..={most}; 100 is ordinary"));
+        return invalid(format!(
+            "the limit of weight {weight_max} must be {least} to {most}; the default weight is 100"
+        ));
     }
     if right != Some(Right::Own) || scope.table.is_none() {
         return invalid("a limit of weight belongs to the right `own` of one lease table".to_owned());

@@ -57,7 +57,7 @@ pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 /// Largest table updates in the answer to a heartbeat, in bytes: they must not delay a lease. Larger updates are
 /// pushed.
 pub const NEWS_BYTES_MAX: usize = 64 * 1024;
-/// Weights of a node; [`WEIGHT_ORDINARY`] is ordinary.
+/// Weights of a node; [`WEIGHT_ORDINARY`] is the default.
 pub const WEIGHTS: RangeInclusive<u32> = 1..=10_000;
 /// The weight of an ordinary node.
 pub const WEIGHT_ORDINARY: u32 = 100;
@@ -178,7 +178,7 @@ pub fn check_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.starts_with(['-', '.']) || !name.chars().all(allowed) {
         return Err(invalid(format!(
-            "the {what} name {name:?} may hold letters, digits, '-', '_' and '.', and must not start with '-' or '.'"
+            "the {what} name {name:?} is invalid: use letters, digits, '-', '_' and '.', and do not begin with '-' or '.'"
         )));
     }
     Ok(())

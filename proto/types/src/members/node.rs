@@ -62,7 +62,7 @@ pub struct Node {
     pub goal: NodeGoal,
     /// Failure zone, if the operator set one.
     pub zone: Option<String>,
-    /// Share of partitions relative to other nodes, at least 1; 100 is ordinary.
+    /// Share of partitions relative to other nodes, at least 1; 100 is the default.
     pub weight: u32,
     /// Maximum number of placements, if limited.
     pub partitions_max: Option<u32>,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// Properties that decide how many copies a node gets, and next to which others.
+/// Properties that decide how many replicas a node gets, and next to which others.
 ///
 /// The most recent change takes effect. A value that an operator sets while the node runs (`archon node set`) survives
 /// restarts, as long as the node starts with the same flags as before; a flag that changed since the last registration
@@ -17,9 +17,9 @@ use std::fmt;
 pub struct NodeTraits {
     /// Failure zone, if any.
     pub zone: Option<String>,
-    /// Share of partitions relative to other nodes, at least 1; 100 is ordinary.
+    /// Share of partitions relative to other nodes, at least 1; 100 is the default.
     pub weight: u32,
-    /// Maximum number of copies, if limited.
+    /// Maximum number of replicas, if limited.
     pub partitions_max: Option<u32>,
 }
 
@@ -72,7 +72,7 @@ impl NodeTraits {
         }
         if !WEIGHTS.contains(&self.weight) {
             return invalid(format!(
-                "the weight {} must be in {}..={}; 100 is ordinary",
+                "the weight {} must be {} to {}; the default is {WEIGHT_ORDINARY}",
                 self.weight,
                 WEIGHTS.start(),
                 WEIGHTS.end()

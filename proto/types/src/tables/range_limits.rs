@@ -48,7 +48,7 @@ pub struct Undersized {
 /// Traits of a table that an operator can change while it exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TableTraits {
-    /// Desired copies of each partition, `1..=7`.
+    /// Desired replicas of each partition, `1..=7`.
     pub replication: u8,
     /// Limits for automatic splits and merges; only for tables by ranges.
     pub limits: RangeLimits,
@@ -114,14 +114,14 @@ impl RangeLimits {
         let invalid = |message: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
         match self {
             Self { split_above_bytes: Some(bytes), .. } if bytes < SPLIT_BYTES_MIN => invalid(format!(
-                "partitions cannot be split above {}: the least limit is {SPLIT_BYTES_MIN} bytes (1MiB), and 1GiB is ordinary",
+                "partitions cannot be split above {}: the minimum is {SPLIT_BYTES_MIN} bytes (1MiB), and 1GiB is typical",
                 bytes_text(bytes)
             )),
             Self { split_above_rate: Some(rate), .. } if rate < SPLIT_RATE_MIN => invalid(format!(
-                "partitions cannot be split above {rate} operations per second: the least limit is {SPLIT_RATE_MIN}"
+                "partitions cannot be split above {rate} operations per second: the minimum is {SPLIT_RATE_MIN}"
             )),
             Self { merge_below_bytes: Some(bytes), .. } if bytes == 0 || bytes > MERGE_BYTES_MAX => invalid(format!(
-                "partitions cannot be merged below {}: the limit is one of 1 to {MERGE_BYTES_MAX} bytes (16MiB)",
+                "partitions cannot be merged below {}: the limit must be 1 to {MERGE_BYTES_MAX} bytes (16MiB)",
                 bytes_text(bytes)
             )),
             Self { merge_below_bytes: Some(below), split_above_bytes: Some(above), .. }
@@ -196,7 +196,7 @@ mod tests {
         }
         for (bad, least) in [
             (limits(Some(SPLIT_BYTES_MIN - 1), None, None), "1MiB"),
-            (limits(None, Some(0), None), "the least limit is 100"),
+            (limits(None, Some(0), None), "the minimum is 100"),
         ] {
             let error = bad.check().unwrap_err();
             assert!(error.kind == ErrorKind::InvalidArgument && error.message.contains(least), "{error:?}");
