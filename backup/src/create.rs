@@ -360,7 +360,7 @@ impl Taking<'_> {
                 continue;
             }
             if crc32c::crc32c(&page.entries) != page.crc32c {
-                let why = "a page of the snapshot was damaged on its way";
+                let why = "a page of the snapshot was damaged in transit";
                 return Err(Error::from(ErrorDetail::new(ErrorKind::Unreachable, why)).into());
             }
             self.pace.pass(page.entries.len()).await;

@@ -31,23 +31,23 @@ impl StoreTrouble {
     pub const fn remedy(self) -> Option<&'static str> {
         match self {
             Self::Credentials => Some(
-                "give credentials by the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
+                "set credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
                  GOOGLE_APPLICATION_CREDENTIALS, or the role of the machine); docs/operate/backups.md lists them",
             ),
             Self::NotPermitted => {
-                Some("let these credentials list the bucket and get, put and delete objects below the prefix")
+                Some("permit these credentials to list the bucket, and to get, put and delete objects below the prefix")
             }
-            Self::NoBucket => Some("make the bucket, or look at its name and at AWS_ENDPOINT"),
+            Self::NoBucket => Some("create the bucket, or correct its name or AWS_ENDPOINT"),
             Self::Region => Some("set AWS_REGION to the region of the bucket"),
-            Self::PlainHttp => Some("give an endpoint with https://, or allow this by AWS_ALLOW_HTTP=true"),
-            Self::Certificate => Some("name the certificates of those who are believed in SSL_CERT_FILE"),
+            Self::PlainHttp => Some("use an endpoint with https://, or allow plain HTTP with AWS_ALLOW_HTTP=true"),
+            Self::Certificate => Some("set SSL_CERT_FILE to a file with the certificates of the trusted authorities"),
             Self::Settings => Some("check the environment variables that begin with AWS_ or GOOGLE_"),
             Self::NoConditions => Some(
                 "use a store that supports If-None-Match and If-Match for writes, or back up to a directory and copy \
                  it",
             ),
             Self::Unreachable => {
-                Some("look whether the store is reached from here (AWS_ENDPOINT names another one than Amazon's)")
+                Some("check that this machine can reach the store; AWS_ENDPOINT names a store other than Amazon S3")
             }
             Self::Other => None,
         }

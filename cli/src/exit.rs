@@ -268,7 +268,7 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
             "nothing was changed; to accept the loss, repeat the command with \
                                      --accept-data-loss",
         ),
-        ErrorKind::WrongValueType => Some("look at the value: `archon kv get KEY`"),
+        ErrorKind::WrongValueType => Some("check the value: `archon kv get KEY`"),
         ErrorKind::ReadOnly => Some(
             "free disk space on the machine in the message; if Archon itself fills the disk: `archon table drop NAME`, \
              enlarge the volume, or add a node and `archon node drain` the full one; reads still work",
@@ -289,7 +289,7 @@ mod tests {
             Failure::from(Error::from(ErrorDetail::new(ErrorKind::Unreachable, message))).remedy.unwrap_or_default()
         };
         assert!(failed("it was withdrawn (CertificateUnknown)").contains("archon access readmit"));
-        assert_eq!(failed("no certificate authority that it believes has signed it (UnknownCA)"), COMPARE);
+        assert_eq!(failed("no certificate authority that it trusts has signed it (UnknownCA)"), COMPARE);
     }
 
     /// The contract, kind by kind: a change here is a change for every script.

@@ -78,8 +78,7 @@ pub(crate) async fn watch_health(quorum: Quorum, work: CancellationToken, failed
         if ended && quorum.view().fatal.is_none() {
             // Raft reports a failure of the disk itself, but not a panic.
             tracing::error!("raft ended without a reason: something in it has panicked");
-            failed
-                .send_replace(Some(End::Failed("raft ended without a reason; the log says where it panicked".into())));
+            failed.send_replace(Some(End::Failed("raft ended without a reason; the log shows the panic".into())));
             return;
         }
         if let Some(end) = End::of(&quorum) {

@@ -124,7 +124,7 @@ pub enum CoordinatorError {
         why: String,
     },
     /// Raft ended; a restart reads the state on disk.
-    #[error("raft failed: {what}; restart this coordinator, and look at its disk if it fails again")]
+    #[error("raft failed: {what}; restart this coordinator, and check its disk if it fails again")]
     Raft {
         /// Its reason.
         what: String,

@@ -218,7 +218,8 @@ fn failure(error: BackupError) -> Failure {
     let message = error.to_string();
     let refused = |message| Failure::new(Exit::Refused, message);
     match error {
-        BackupError::NoBackup { .. } => Failure::new(Exit::NotFound, message).with_remedy("give the PLACE of --to"),
+        BackupError::NoBackup { .. } => Failure::new(Exit::NotFound, message)
+            .with_remedy("name the place that `archon backup create --to PLACE` wrote"),
         BackupError::Newer { .. } | BackupError::Occupied { .. } => refused(message),
         BackupError::Earlier { .. } => refused(message).with_remedy(
             "name another earlier backup, or omit --since to read everything from the \

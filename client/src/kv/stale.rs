@@ -76,7 +76,7 @@ impl Client {
                     Err(detail) => return Err(detail.into()),
                 }
             }
-            last.get_or_insert_with(|| ErrorDetail::new(ErrorKind::Unavailable, "the key has no in-sync copy"));
+            last.get_or_insert_with(|| ErrorDetail::new(ErrorKind::Unavailable, "the key has no in-sync replica"));
             self.want_refresh();
             sleep(backoff.pause(true, None)).await;
         }

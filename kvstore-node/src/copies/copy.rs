@@ -182,7 +182,7 @@ impl CopyRunner {
         };
         let mut pages = client.copy(request).await.map_err(|status| detail_of(&status))?.into_inner();
         let mut under_way: VecDeque<UnderWay> = VecDeque::new();
-        let gone = || unreachable("the loader does not want these rows any more".into());
+        let gone = || unreachable("the loader no longer needs these rows".into());
         loop {
             let rests = rate.is_none() && self.shared.rest_from_copies().await;
             let page = tokio::time::timeout(PAGE_TIMEOUT, pages.message()).await;

@@ -188,9 +188,7 @@ fn set_aside(directory: &Path) -> Result<PathBuf, EngineError> {
         archon_durable::rename(directory, &aside).map_err(fail)?;
         return Ok(aside);
     }
-    Err(fail(std::io::Error::other(format!(
-        "there are {QUARANTINES_MAX} set aside already; look at them and remove some"
-    ))))
+    Err(fail(std::io::Error::other(format!("{QUARANTINES_MAX} are set aside already; inspect them and remove some"))))
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ impl NodeConfig {
             return Err(wrong("connections_max", "must be 2 or more; leave it out for the default".into()));
         }
         if self.shards.is_some_and(|shards| !(1..=256).contains(&shards)) {
-            return Err(wrong("shards", "must be within 1..=256; leave it out for half the cores".into()));
+            return Err(wrong("shards", "must be 1 to 256; leave it out for half the cores".into()));
         }
         if let Some(bytes) = self.memory_bytes.filter(|bytes| *bytes < MEMORY_BYTES_MIN) {
             return Err(wrong(
@@ -116,7 +116,7 @@ impl NodeConfig {
             ));
         }
         if !(1 << 20..=1 << 30).contains(&self.wal_segment_bytes) {
-            return Err(wrong("wal_segment_bytes", format!("{} is outside 1 MiB..=1 GiB", self.wal_segment_bytes)));
+            return Err(wrong("wal_segment_bytes", format!("{} must be 1 MiB to 1 GiB", self.wal_segment_bytes)));
         }
         let listen = self
             .listen

@@ -79,7 +79,7 @@ impl Permissions<'_> {
 }
 
 fn no_list() -> ErrorDetail {
-    let why = "this node was not told yet what clients may do";
+    let why = "this node has not received the rights of clients yet";
     ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
 }
 

@@ -74,7 +74,7 @@ impl Shared {
             return ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100);
         }
         self.tables.dropped_name(name).unwrap_or_else(|| {
-            let why = format!("node {node} knows no table {name:?}; `archon table list` says which there are");
+            let why = format!("node {node} knows no table {name:?}; `archon table list` shows the tables");
             ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(self.tables.complete())
         })
     }

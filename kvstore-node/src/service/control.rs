@@ -47,7 +47,7 @@ impl Inner {
         shared.addressed(push.cluster, push.node, Some(push.incarnation))?;
         if push.key != shared.push_key {
             let why = format!(
-                "coordinator {} does not show what this node said in its heartbeats: this node has not called it",
+                "coordinator {} does not repeat the content of this node's heartbeats: this node has not called it",
                 push.coordinator
             );
             return Err(ErrorDetail::new(ErrorKind::Refused, why));

@@ -65,8 +65,10 @@ impl ReplicationService {
         self.shared.addressed(peer.cluster, receiver, incarnation)?;
         // A node that has just joined is accepted once this one knows it; until then it retries.
         let Some(known) = self.shared.tables.node(peer.node) else {
-            let why =
-                format!("node {} is not known here; it is heard once the coordinators have told of it", peer.node);
+            let why = format!(
+                "node {} is not known here; its messages are accepted once the coordinators have announced it",
+                peer.node
+            );
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(50));
         };
         caller.check_name(call, Role::Node, &known.name)?;
@@ -184,7 +186,7 @@ impl ReplicationService {
         let why = tokio::select! {
             () = self.send_pages(&offer, after, bytes_per_second, &pages) => return,
             () = offer.spoilt.cancelled() => {
-                ErrorDetail::new(ErrorKind::NotPartitionLeader, "the source of the copy leads no more, or keeps no log for it; ask the leader")
+                ErrorDetail::new(ErrorKind::NotPartitionLeader, "the source of the copy no longer leads, or keeps no log for it; ask the leader")
             }
             () = self.stop.cancelled() => crate::node::shared::shutting_down(),
         };

@@ -171,5 +171,5 @@ fn over(error: &SnapshotError) -> ErrorDetail {
 }
 
 fn too_slow(what: String) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::DeadlineExceeded, format!("the snapshot is over: {what}; begin it anew"))
+    ErrorDetail::new(ErrorKind::DeadlineExceeded, format!("the snapshot has ended: {what}; start it again"))
 }

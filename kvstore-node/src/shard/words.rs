@@ -21,8 +21,9 @@ impl ShardShell {
             }
             Refusal::Moved => {
                 let partition = tables.partition_name(partition);
-                let why =
-                    format!("the key is not partition {partition}'s any more, which was split; fetch the table again");
+                let why = format!(
+                    "the key no longer belongs to partition {partition}, which was split; fetch the table again"
+                );
                 ErrorDetail::new(ErrorKind::Moved, why).with_table_version(tables.version())
             }
             Refusal::Elsewhere => self.elsewhere(partition),
@@ -36,24 +37,29 @@ impl ShardShell {
             }
             Refusal::NoCopy => {
                 let partition = tables.partition_name(partition);
-                let why = format!("this node has no copy of partition {partition}; the table says which nodes have");
+                let why = format!(
+                    "this node has no replica of partition {partition}; the partition table names the nodes that have one"
+                );
                 ErrorDetail::new(ErrorKind::WrongNode, why).with_table_version(tables.version())
             }
             Refusal::NotLive => {
                 let partition = tables.partition_name(partition);
                 let why =
-                    format!("the copy of partition {partition} here is being brought up to date, and shows nothing");
+                    format!("the replica of partition {partition} on this node is catching up, and answers no reads");
                 ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(RETRY_STALE_MS)
             }
             Refusal::CommitUnknown => {
                 let partition = tables.partition_name(partition);
-                let why =
-                    format!("the copy of partition {partition} here does not know yet which of its rows are committed");
+                let why = format!(
+                    "the replica of partition {partition} on this node does not know yet which of its rows are committed"
+                );
                 ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(RETRY_STALE_MS)
             }
             Refusal::Behind => {
                 let partition = tables.partition_name(partition);
-                let why = format!("the copy of partition {partition} here may lack recent writes; ask its leader");
+                let why = format!(
+                    "the replica of partition {partition} on this node may lack recent writes; read at its leader"
+                );
                 ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(RETRY_STALE_MS)
             }
             Refusal::NoWrites(kind) => self.no_writes(partition, kind),

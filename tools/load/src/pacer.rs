@@ -52,7 +52,7 @@ impl Pacer {
         if start <= Instant::now() {
             return Ok(());
         }
-        let gone = |why: &str| Failure::new("Pacer", format!("nobody wakes the clients any more: {why}"));
+        let gone = |why: &str| Failure::new("Pacer", format!("the pacer cannot wake a client: {why}"));
         let (sender, receiver) = oneshot::channel();
         let Some(waiters) = &self.waiters else { return Err(gone("it was ended")) };
         match waiters.try_send((start, sender)) {

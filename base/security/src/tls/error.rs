@@ -133,7 +133,7 @@ fn refusal(alert: &str) -> String {
     match alert {
         // The signature does not match if two authorities (of two clusters, or an old and a new one) share a name.
         "UnknownCA" | "DecryptError" | "BadCertificate" => {
-            format!("no certificate authority that it believes has signed it ({alert})")
+            format!("no certificate authority that it trusts has signed it ({alert})")
         }
         WITHDRAWN => format!("it was withdrawn ({alert})"),
         // The alert does not distinguish the two.
@@ -193,7 +193,7 @@ mod tests {
         for alert in ["DecryptError", "UnknownCA"] {
             let said = refused_in_words(&format!("received fatal alert: {alert}")).map(|error| error.to_string());
             let said = said.unwrap_or_default();
-            assert!(said.contains("no certificate authority that it believes has signed it"), "{said}");
+            assert!(said.contains("no certificate authority that it trusts has signed it"), "{said}");
             assert!(said.contains(alert) && is_of_certificates(&said), "{said}");
         }
         assert!(is_of_certificates(&TlsError::Certificate("why".into()).to_string()));

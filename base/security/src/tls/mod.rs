@@ -225,7 +225,7 @@ impl Tls {
         if new.identity != used.identity {
             let (file, identity) = (file.display(), used.identity);
             return Err(format!(
-                "{file} is of {}, and this process is {identity}: restart it to change who it is",
+                "{file} is of {}, and this process is {identity}: restart it to change its identity",
                 new.identity
             ));
         }

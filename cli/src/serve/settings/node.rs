@@ -95,7 +95,7 @@ fn redis(
         if advertise.is_some() || table.is_some() {
             return Err(Failure::usage(
                 "--redis-advertise and --redis-table belong to a Redis listener, and there is none",
-                "say where it listens, as in --redis-listen 127.0.0.1:6379",
+                "give its address, as in --redis-listen 127.0.0.1:6379",
             ));
         }
         return Ok(None);
@@ -107,7 +107,7 @@ fn redis(
     if listen.ip().is_unspecified() && advertise.is_none() {
         return Err(Failure::usage(
             format!("clients cannot call {listen}"),
-            "say which address they should use, as in --redis-advertise 10.0.0.7:6379",
+            "give the address that they should use, as in --redis-advertise 10.0.0.7:6379",
         ));
     }
     Ok(Some(RedisConfig { listen, advertise, table: table.unwrap_or_else(|| DEFAULT_TABLE.to_owned()) }))

@@ -69,7 +69,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
         }
         for placement in &row.placements {
             if may_hold(after, placement.node) && !after.condemned.contains(placement.node, placement.id) {
-                return violated(NAME, format!("nobody is told to delete {} of {}", placement.id, row.id));
+                return violated(NAME, format!("no node has the duty to delete {} of {}", placement.id, row.id));
             }
         }
         if row.leader.is_some() && after.former_leaders.get(row.id, row.epoch).is_none() {

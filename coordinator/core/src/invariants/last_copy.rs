@@ -25,7 +25,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
         if !alive && row.status != PartitionStatus::Unassigned {
             return violated(
                 NAME,
-                format!("{} of {} is to be deleted, and nobody who counts is alive", gone.id, row.id),
+                format!("{} of {} is to be deleted, and no in-sync replica is on a live node", gone.id, row.id),
             );
         }
     }

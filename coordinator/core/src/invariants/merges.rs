@@ -41,11 +41,11 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
         };
         let widened = after.partitions.get(left).filter(|left| left.absorbed == merge.attempt);
         if widened.is_none_or(|left| left.range.end != row.range.end || left.merge.is_some()) {
-            return violated(NAME, format!("nobody has the keys of {}", row.id));
+            return violated(NAME, format!("no partition has the keys of {}", row.id));
         }
         for placement in &row.placements {
             if may_hold(after, placement.node) && !after.condemned.contains(placement.node, placement.id) {
-                return violated(NAME, format!("nobody is told to delete {} of {}", placement.id, row.id));
+                return violated(NAME, format!("no node has the duty to delete {} of {}", placement.id, row.id));
             }
         }
         if row.leader.is_some() && after.former_leaders.get(row.id, row.epoch).is_none() {

@@ -53,7 +53,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
         for copy in &split.copies {
             let known = formed_on(after, right, copy.id).is_some() || placed(copy.id);
             if !known && may_hold(after, copy.node) && !after.condemned.contains(copy.node, copy.id) {
-                return violated(NAME, format!("nobody is told to delete {copy:?} of {right}"));
+                return violated(NAME, format!("no node has the duty to delete {copy:?} of {right}"));
             }
         }
     }

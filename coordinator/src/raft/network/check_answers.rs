@@ -21,7 +21,7 @@ impl Quorum {
         match ask_all(transport, local_voter, &asked, &Asked::default()).await.remove(&id) {
             Some(Ok(_)) => Ok(()),
             Some(Err(status)) if status.code() == Code::FailedPrecondition => Err(status.message().to_owned()),
-            Some(Err(_)) | None => Err("nobody answers".to_owned()),
+            Some(Err(_)) | None => Err("no process answers there".to_owned()),
         }
     }
 }

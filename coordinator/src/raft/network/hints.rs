@@ -257,9 +257,9 @@ impl Asks {
             Some(Ok(answer)) if answer.id == id && answer.initialized && answer.standing() == Standing::Member => {
                 Ok(())
             }
-            Some(Ok(_)) => Err("whoever answers does not know this coordinator".to_owned()),
+            Some(Ok(_)) => Err("the process at that address does not know this coordinator".to_owned()),
             Some(Err(status)) if status.code() == Code::FailedPrecondition => Err(status.message().to_owned()),
-            Some(Err(_)) | None => Err("nobody answers".to_owned()),
+            Some(Err(_)) | None => Err("no process answers there".to_owned()),
         }
     }
 }

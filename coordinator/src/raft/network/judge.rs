@@ -69,7 +69,7 @@ impl Standard {
             } else {
                 "a candidate's vote is not yet granted"
             };
-            return Err(format!("the vote of coordinator {} says otherwise: {of}", self.sender));
+            return Err(format!("the vote of coordinator {} contradicts that: {of}", self.sender));
         }
         self.term(vote.leader_id.term)
     }
@@ -79,7 +79,10 @@ impl Standard {
         // A voter that has never voted reports term zero. The candidate of its vote need not be known here: a voter
         // that is behind does not know members that joined since.
         if vote.leader_id.term > 0 && vote.leader_id.voted_for == 0 {
-            return Err(format!("coordinator {} has voted for nobody in term {}", self.sender, vote.leader_id.term));
+            return Err(format!(
+                "coordinator {} has a vote without a candidate in term {}",
+                self.sender, vote.leader_id.term
+            ));
         }
         self.term(vote.leader_id.term)
     }

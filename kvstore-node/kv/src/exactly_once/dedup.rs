@@ -93,7 +93,7 @@ pub(crate) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
         && !limits.breaks(Mutant::DoneMarkIgnored)
     {
         return Ok(Decision::Refuse(maybe_applied(format!(
-            "operation {} is below {}, up to which its client said it was done",
+            "operation {} is below {}, and its client reported all operations below that as done",
             id.number, window.done_below
         ))));
     }
@@ -180,7 +180,7 @@ fn malformed(id: &OpId) -> Option<ErrorDetail> {
     } else if id.number == 0 {
         "the operation's number is 0; numbers start at 1".to_owned()
     } else if id.done_below > id.number {
-        format!("operation {} says that everything below {} is done, itself included", id.number, id.done_below)
+        format!("operation {} reports everything below {} as done, itself included", id.number, id.done_below)
     } else {
         return None;
     };
@@ -188,7 +188,7 @@ fn malformed(id: &OpId) -> Option<ErrorDetail> {
 }
 
 pub(crate) fn maybe_applied(why: String) -> ErrorDetail {
-    let what = "whether it was applied cannot be told; one that was only ever refused may be sent again with the newest log time";
+    let what = "it is unknown whether it was applied; an operation that was only refused may be sent again with the newest log time";
     ErrorDetail::new(ErrorKind::MaybeApplied, format!("{why}: {what}"))
 }
 

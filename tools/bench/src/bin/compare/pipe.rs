@@ -106,7 +106,7 @@ async fn write<R>(state: Rc<State<R>>, mut writer: OwnedWriteHalf) {
                 state.waiting.borrow_mut().push_back(None);
             }
             if writer.write_all(&chunk).await.is_err() {
-                return state.breaks("the server accepts no requests any more");
+                return state.breaks("the server no longer accepts requests");
             }
         }
     }

@@ -286,6 +286,6 @@ impl Staged<'_> {
     fn other_life(&self, placement: &Placement, incarnation: Incarnation) -> ErrorDetail {
         let name = self.state.node_name(placement.node);
         // Not `StaleIncarnation`: the reporting node would take that for a fence of its own incarnation.
-        refused(format!("{name} is not in incarnation {incarnation} any more"))
+        refused(format!("{name} is no longer in incarnation {incarnation}"))
     }
 }

@@ -96,5 +96,5 @@ impl Staged<'_> {
 }
 
 fn no_merge(row: &Partition) -> ErrorDetail {
-    refused(format!("partition {} is not being merged, or not by that attempt any more", row.id))
+    refused(format!("partition {} is not being merged, or by another attempt", row.id))
 }

@@ -141,7 +141,10 @@ impl<'a> Staged<'a> {
             Edit::Online(epoch) => self.online(row, *epoch),
             Edit::Settle(epoch) => {
                 if self.state.former_leaders.get(row.id, *epoch).is_none() {
-                    return Err(not_found(format!("nobody is remembered for epoch {epoch} of partition {}", row.id)));
+                    return Err(not_found(format!(
+                        "no former leader is recorded for epoch {epoch} of partition {}",
+                        row.id
+                    )));
                 }
                 self.forget_former(row.id, *epoch);
                 Ok(())

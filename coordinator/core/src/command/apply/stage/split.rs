@@ -129,7 +129,7 @@ impl Staged<'_> {
             return Ok(()); // rule 39
         }
         let node = self.state.node_name(at);
-        Err(refused(format!("{node} is not in incarnation {incarnation} any more")))
+        Err(refused(format!("{node} is no longer in incarnation {incarnation}")))
     }
 
     fn copy_to_form(&self, row: &Partition, attempt: Version, id: PlacementId) -> Result<NodeId, ErrorDetail> {
@@ -218,5 +218,5 @@ fn advance(split: &mut Split, id: PlacementId, stage: RightStage) {
 }
 
 fn no_split(row: &Partition) -> ErrorDetail {
-    refused(format!("partition {} is not being split, or not by that attempt any more", row.id))
+    refused(format!("partition {} is not being split, or by another attempt", row.id))
 }
