@@ -50,82 +50,74 @@ const DONE: Label = Label { name: "outcome", values: &["ok", "failed"] };
 
 pub(crate) const OPERATION_SECONDS: Definition = Definition::histogram(
     "archon_client_operation_seconds",
-    "how long an operation takes with all that is tried again, by what became of it: ok; refused, so that trying again is of no use; \
-     failed, with no effect; not within its time, with no effect; unknown, as it may have taken effect",
+    "duration of an operation, retries included, by outcome: ok; refused, so that a retry is useless; \
+             failed, without effect; deadline exceeded, without effect; unknown, as it may have taken effect",
 )
-.by(&[
-    Label {
-        name: "operation",
-        values: &OPERATION_WORDS,
-    },
-    OUTCOME,
-]);
-pub(crate) const OPERATIONS: Definition =
-    Definition::gauge("archon_client_operations", "operations that are under way");
+.by(&[Label { name: "operation", values: &OPERATION_WORDS }, OUTCOME]);
+pub(crate) const OPERATIONS: Definition = Definition::gauge("archon_client_operations", "operations in progress");
 pub(crate) const RETRIES: Definition = Definition::counter(
     "archon_client_retries_total",
-    "attempts that were followed by another after a pause, by what stood in the way",
+    "attempts that were followed by another one after a pause, by reason",
 )
 .by(&[Label { name: "reason", values: &REASONS }]);
 pub(crate) const REDIRECTS: Definition = Definition::counter(
     "archon_client_redirects_total",
-    "attempts that met an old partition table: another node leads, or another partition has the key",
+    "attempts that used an old partition table: another node leads, or another partition has the key",
 )
 .by(&[Label { name: "to", values: &["leader", "partition"] }]);
 pub(crate) const CONNECTIONS: Definition =
-    Definition::gauge("archon_client_connections", "nodes and endpoints that streams are kept for");
-pub(crate) const STREAMS: Definition =
-    Definition::gauge("archon_client_streams", "streams of operations that are open");
+    Definition::gauge("archon_client_connections", "nodes and other addresses with streams");
+pub(crate) const STREAMS: Definition = Definition::gauge("archon_client_streams", "open streams of operations");
 pub(crate) const STREAM_OPEN_SECONDS: Definition =
-    Definition::histogram("archon_client_stream_open_seconds", "how long it takes to open a stream of operations")
-        .by(&[DONE]);
+    Definition::histogram("archon_client_stream_open_seconds", "time to open a stream of operations").by(&[DONE]);
 pub(crate) const STREAMS_BROKEN: Definition =
-    Definition::counter("archon_client_streams_broken_total", "streams of operations that broke once they were open");
+    Definition::counter("archon_client_streams_broken_total", "open streams of operations that broke");
 pub(crate) const TABLE_FETCH_SECONDS: Definition = Definition::histogram(
     "archon_client_table_fetch_seconds",
-    "how long it takes to fetch a partition table, or what is new in it, at once; polls that wait for news are not counted",
+    "time to fetch a partition table, or its changes, at once; long polls are not counted",
 )
 .by(&[DONE]);
 pub(crate) const TABLE_VERSION: Definition = Definition::gauge(
     "archon_client_table_version",
-    "newest version of a partition table that was held; versions are of the whole cluster",
+    "newest known version of a partition table; versions are of the whole cluster",
 );
 pub(crate) const TABLE_REFRESHED: Definition = Definition::gauge(
     "archon_client_table_refreshed_timestamp_seconds",
-    "when a server last said what is new in a partition table, or that nothing is, in seconds since 1970",
+    "time at which a server last sent the changes of a partition table, or that there are none, in \
+             seconds since 1970",
 );
 pub(crate) const ADMIN_CALL_SECONDS: Definition = Definition::histogram(
     "archon_client_admin_call_seconds",
-    "how long a call to the leading coordinator takes with all that is tried again, by what became of it",
+    "duration of a call to the leading coordinator, retries included, by outcome",
 )
 .by(&[Label { name: "effect", values: &["reads", "writes"] }, OUTCOME]);
 
-pub(crate) const PARTITIONS: Definition = Definition::gauge(
-    "archon_participant_partitions",
-    "partitions that are owned, so that new work may be taken for them",
-);
+pub(crate) const PARTITIONS: Definition =
+    Definition::gauge("archon_participant_partitions", "owned partitions, for which new work may be accepted");
 pub(crate) const REGISTRATIONS: Definition = Definition::counter(
     "archon_participant_registrations_total",
-    "registrations; a second one means that a life was ended, or the cluster forgot it",
+    "registrations; a second one means that an incarnation was ended, or that the cluster forgot it",
 );
 pub(crate) const HEARTBEAT_SECONDS: Definition = Definition::histogram(
     "archon_participant_heartbeat_seconds",
-    "how long a heartbeat takes that renews the session and its lease, or a round of them that nobody answers",
+    "duration of a heartbeat that renews the session and its lease, or of a round of unanswered ones",
 )
 .by(&[DONE]);
-pub(crate) const LEASES_LAPSED: Definition =
-    Definition::counter("archon_participant_leases_lapsed_total", "leases that had run out when the next grant came");
+pub(crate) const LEASES_LAPSED: Definition = Definition::counter(
+    "archon_participant_leases_lapsed_total",
+    "leases that had expired when the next grant arrived",
+);
 pub(crate) const CALLBACK_SECONDS: Definition = Definition::histogram(
     "archon_participant_callback_seconds",
-    "how long the service takes to acquire a partition, or to release it for its next owner; aborted are those whose partition was lost \
-     meanwhile",
+    "time that the service takes to acquire a partition, or to release it for its next owner; aborted if \
+             the partition was lost meanwhile",
 )
 .by(&[
     Label { name: "callback", values: &["acquire", "release"] },
     Label { name: "outcome", values: &["ok", "failed", "aborted"] },
 ]);
 pub(crate) const LOSSES: Definition =
-    Definition::counter("archon_participant_losses_total", "partitions that were lost without being released");
+    Definition::counter("archon_participant_losses_total", "partitions that were lost without a release");
 
 /// Every metric of a client ([`CLIENT_DEFINITIONS`]) and of a participant ([`PARTICIPANT_DEFINITIONS`]).
 pub const DEFINITIONS: &[&[Definition]] = &[CLIENT_DEFINITIONS, PARTICIPANT_DEFINITIONS];

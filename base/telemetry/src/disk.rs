@@ -10,7 +10,7 @@ metrics! {
     pub struct DiskReadings {
         free_bytes: Option<u64> = Definition::gauge(
             "archon_disk_free_bytes",
-            "free space of the file system that the data directory is on"
+            "free space of the file system of the data directory"
         );
         size_bytes: Option<u64> = Definition::gauge("archon_disk_size_bytes", "size of that file system");
     }

@@ -13,7 +13,7 @@ metrics! {
         written_bytes: u64 = Definition::counter("archon_wal_written_bytes_total", "bytes written to the write-ahead log");
         sync_seconds: Distribution = Definition::histogram(
             "archon_wal_sync_seconds",
-            "how long a durable write of the write-ahead log takes, from its begin until the disk has it"
+            "duration of a durable write of the write-ahead log, until the disk has it"
         );
     }
 }

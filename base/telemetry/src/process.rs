@@ -15,14 +15,14 @@ metrics! {
     /// This process.
     #[derive(Clone, Debug)]
     pub struct ProcessReadings {
-        build: Labelled<u64> = Definition::gauge("archon_build_info", "always 1; its labels say what runs").by(BUILD);
+        build: Labelled<u64> = Definition::gauge("archon_build_info", "always 1; the labels name the version").by(BUILD);
         ready: bool = Definition::gauge(
             "archon_ready",
-            "1 while the member takes part in its cluster; /readyz says why not"
+            "1 while the member takes part in its cluster; /readyz has the reason otherwise"
         );
         clock: Duration = Definition::gauge(
             "archon_process_clock_seconds",
-            "the wall clock of its machine, in seconds of Unix time"
+            "wall clock of the machine, in seconds of Unix time"
         );
         cpu: Duration = Definition::counter("archon_process_cpu_seconds_total", "CPU time of this process");
         switches_voluntary: u64 = Definition::counter(
@@ -31,13 +31,13 @@ metrics! {
         );
         switches_involuntary: u64 = Definition::counter(
             "archon_process_switches_involuntary_total",
-            "times that a running thread of this process had to make room"
+            "times that a running thread of this process was preempted"
         );
-        resident_bytes: u64 = Definition::gauge("archon_process_resident_bytes", "memory of this process that is in RAM");
-        open_files: u64 = Definition::gauge("archon_process_open_files", "descriptors that this process has open");
+        resident_bytes: u64 = Definition::gauge("archon_process_resident_bytes", "resident memory of this process");
+        open_files: u64 = Definition::gauge("archon_process_open_files", "open file descriptors of this process");
         open_files_max: Option<u64> = Definition::gauge(
             "archon_process_open_files_max",
-            "descriptors that this process may have open"
+            "limit of open file descriptors of this process"
         );
     }
 }

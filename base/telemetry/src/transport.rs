@@ -11,19 +11,20 @@ metrics! {
     pub struct TransportReadings {
         insecure: bool = Definition::gauge(
             "archon_transport_insecure",
-            "1 where plaintext may leave this machine (--insecure)"
+            "1 if plaintext may leave this machine (--insecure)"
         );
         certificate_expires: Option<u64> = Definition::gauge(
             "archon_certificate_expires_timestamp_seconds",
-            "when this member's certificate ends, in seconds since 1970"
+            "expiry of this member's certificate, in seconds since 1970"
         );
         authority_expires: Option<u64> = Definition::gauge(
             "archon_certificate_authority_expires_timestamp_seconds",
-            "when the first of the certificate authorities ends that this member believes, in seconds since 1970"
+            "earliest expiry of the certificate authorities that this member trusts, in seconds since 1970"
         );
         not_taken: Option<bool> = Definition::gauge(
             "archon_certificate_not_taken",
-            "1 while the files of --tls-dir are not what is used, because something is wrong with them; the log says what"
+            "1 while the files of --tls-dir cannot be used and earlier credentials stay in use; the log has the \
+             reason"
         );
     }
 }

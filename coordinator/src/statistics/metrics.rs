@@ -21,7 +21,7 @@ metrics! {
         );
         heartbeats_overtaken: Metric = Definition::counter(
             "archon_coordinator_heartbeats_overtaken_total",
-            "heartbeats that came twice, or after a later one, and were left alone"
+            "heartbeats that arrived twice, or after a later one, and were ignored"
         );
         heartbeat_rounds: Metric = Definition::counter(
             "archon_coordinator_heartbeat_rounds_total",
@@ -29,11 +29,12 @@ metrics! {
         );
         heartbeat_seconds: Histogram = Definition::histogram(
             "archon_coordinator_heartbeat_seconds",
-            "how long a heartbeat waited for its lease, the quorum round included"
+            "time that a heartbeat waited for its lease, the quorum round included"
         );
         nodes_unreached: Metric = Definition::counter(
             "archon_coordinator_nodes_unreached_total",
-            "times that clients were found not to reach a node whose heartbeats came, while this coordinator led"
+            "times that a node became unreachable for clients although its heartbeats arrived, while this \
+             coordinator led"
         );
         commands: Metric = Definition::counter(
             "archon_coordinator_commands_proposed_total",
@@ -41,12 +42,12 @@ metrics! {
         );
         turn_seconds: Histogram = Definition::histogram(
             "archon_coordinator_turn_seconds",
-            "how long a control turn takes to decide, without the commit of what it decided"
+            "time that a control turn takes to decide, without the commit of its decisions"
         );
         pushes: Metric = Definition::counter("archon_coordinator_pushes_total", "pushes acknowledged by nodes");
         news: Metric = Definition::counter(
             "archon_coordinator_news_total",
-            "answers to carried heartbeats that brought what their nodes lacked of tables and nodes"
+            "answers to relayed heartbeats with table updates that the nodes lacked"
         );
         pushes_failed: Metric = Definition::counter(
             "archon_coordinator_pushes_failed_total",
@@ -54,47 +55,47 @@ metrics! {
         );
         accept_errors: Metric = Definition::counter(
             "archon_coordinator_accept_errors_total",
-            "failures to accept a connection, for want of descriptors above all"
+            "failures to accept a connection, mostly for lack of file descriptors"
         );
         audit_lines: Metric = Definition::counter(
             "archon_coordinator_audit_lines_total",
-            "lines written to the audit file: changes that operators asked for, and refusals of authority"
+            "lines written to the audit file: changes that operators requested, and unauthorized calls"
         );
         audit_dropped: Metric = Definition::counter(
             "archon_coordinator_audit_dropped_total",
-            "lines that the audit file lacks, because there were too many at once or the disk took none"
+            "lines missing from the audit file, because too many arrived at once or the disk accepted none"
         );
         splits_automatic: Metric = Definition::counter(
             "archon_coordinator_splits_begun_by_themselves_total",
-            "splits that began by themselves while this coordinator led"
+            "automatic splits that began while this coordinator led"
         );
         splits_done: Metric = Definition::counter(
             "archon_coordinator_splits_done_total",
-            "splits that were done while this coordinator led"
+            "splits that finished while this coordinator led"
         );
         splits_given_up: Metric = Definition::counter(
             "archon_coordinator_splits_given_up_total",
-            "splits that were given up while this coordinator led"
+            "splits that were abandoned while this coordinator led"
         );
         merges_automatic: Metric = Definition::counter(
             "archon_coordinator_merges_begun_by_themselves_total",
-            "merges that began by themselves while this coordinator led"
+            "automatic merges that began while this coordinator led"
         );
         merges_done: Metric = Definition::counter(
             "archon_coordinator_merges_done_total",
-            "merges that were done while this coordinator led"
+            "merges that finished while this coordinator led"
         );
         merges_given_up: Metric = Definition::counter(
             "archon_coordinator_merges_given_up_total",
-            "merges that were given up while this coordinator led"
+            "merges that were abandoned while this coordinator led"
         );
         stalls: Metric = Definition::counter(
             "archon_coordinator_stalls_total",
-            "times that leadership was given away because this coordinator stalled"
+            "times that this coordinator gave up leadership because it stalled"
         );
         leader_changes: Metric = Definition::counter(
             "archon_raft_leader_changes_total",
-            "times that this coordinator saw another leader or term than before"
+            "changes of leader or term that this coordinator observed"
         );
     }
 }

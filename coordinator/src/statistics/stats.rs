@@ -33,15 +33,15 @@ metrics! {
     pub(crate) struct ListenerReadings {
         connections: u64 = Definition::gauge(
             "archon_coordinator_connections",
-            "connections that nodes, clients and other coordinators have made"
+            "open connections of nodes, clients and other coordinators"
         );
         connections_refused: u64 = Definition::counter(
             "archon_coordinator_connections_refused_total",
-            "connections turned away because there were too many"
+            "connections refused because there were too many"
         );
         refusals: u64 = Definition::counter(
             "archon_coordinator_refusals_total",
-            "calls, messages and connections refused because they are not for those who made them"
+            "unauthorized calls, messages and connections, which were refused"
         );
     }
 }
@@ -53,34 +53,34 @@ metrics! {
         is_leader: bool = Definition::gauge("archon_raft_is_leader", "1 while this coordinator believes that it leads");
         has_leader: bool = Definition::gauge(
             "archon_raft_has_leader",
-            "1 while this coordinator knows a leader: another one, or itself if more than half of all hear it"
+            "1 while this coordinator knows a leader: another one, or itself if a majority answers it"
         );
-        term: u64 = Definition::gauge("archon_raft_term", "the present term");
-        applied_index: u64 = Definition::gauge("archon_raft_applied_index", "index of the last log entry that was applied");
-        log_bytes: u64 = Definition::gauge("archon_raft_log_bytes", "encoded bytes of the log entries held in memory");
+        term: u64 = Definition::gauge("archon_raft_term", "current term");
+        applied_index: u64 = Definition::gauge("archon_raft_applied_index", "index of the last applied log entry");
+        log_bytes: u64 = Definition::gauge("archon_raft_log_bytes", "encoded bytes of the log entries in memory");
         read_only: bool = Definition::gauge(
             "archon_raft_read_only",
-            "1 while this coordinator leads and takes no changes for lack of space on disks"
+            "1 while this coordinator leads and refuses changes for lack of disk space"
         );
         voters_away: Option<u64> = Definition::gauge(
             "archon_raft_voters_away",
-            "voters that the leader has not heard for a second; the leading coordinator tells it"
+            "voters that have not answered the leader for a second; reported by the leading coordinator"
         );
         entries_behind_max: Option<u64> = Definition::gauge(
             "archon_raft_entries_behind_max",
-            "log entries that the voter lacks which lacks most; the leading coordinator tells it"
+            "log entries that the voter furthest behind lacks; reported by the leading coordinator"
         );
         states_differ: Option<u64> = Definition::gauge(
             "archon_raft_states_differ",
-            "coordinators whose state differs from that of others; the leading coordinator tells it"
+            "coordinators whose state differs from that of the others; reported by the leading coordinator"
         );
         checksum_seconds: Distribution = Definition::histogram(
             "archon_raft_checksum_seconds",
-            "how long it took to sum the state up, so that it can be compared with that of others"
+            "time to compute the checksum of the state, which coordinators compare"
         );
         commit_seconds: Distribution = Definition::histogram(
             "archon_raft_commit_seconds",
-            "how long a change took from its proposal here until it was committed and applied"
+            "time from the proposal of a change by this coordinator until it was committed and applied"
         );
     }
 }
@@ -92,7 +92,7 @@ metrics! {
         nodes: Labelled<u64> = Definition::gauge("archon_cluster_nodes", "nodes by status").by(NODE_STATUS);
         nodes_unreached: u64 = Definition::gauge(
             "archon_cluster_nodes_unreached",
-            "nodes that live, and that clients do not reach"
+            "live nodes that clients cannot reach"
         );
         participants: Labelled<u64> = Definition::gauge(
             "archon_cluster_participants",
@@ -106,12 +106,12 @@ metrics! {
         .by(PARTITION_STATUS);
         under_replicated: u64 = Definition::gauge(
             "archon_cluster_partitions_under_replicated",
-            "assigned partitions with fewer copies that count than are wanted"
+            "assigned partitions with fewer in-sync replicas than their table requires"
         );
-        moves: Labelled<u64> = Definition::gauge("archon_cluster_moves", "moves that are not over by phase").by(PHASE);
+        moves: Labelled<u64> = Definition::gauge("archon_cluster_moves", "unfinished moves by phase").by(PHASE);
         copies_condemned: u64 = Definition::gauge(
             "archon_cluster_copies_condemned",
-            "copies of partitions that are no more (dropped, merged, split in vain) and that are not deleted yet"
+            "replicas of deleted partitions (dropped, merged, abandoned splits) that are not deleted yet"
         );
     }
 }

@@ -20,48 +20,47 @@ metrics! {
         engine_syncs: u64 = Definition::counter("archon_engine_syncs_total", "syncs of the storage engine");
         formed_bytes: u64 = Definition::counter(
             "archon_node_formed_bytes_total",
-            "bytes of keys and values written to form copies of partitions that were split off"
+            "bytes of keys and values written to form replicas of new partitions in splits"
         );
         engine_queue_bytes: u64 = Definition::gauge("archon_engine_queue_bytes", "bytes that wait for the storage \
                                                      engine");
         memtable_bytes: u64 = Definition::gauge(
             "archon_node_memtable_bytes",
-            "bytes of rows that the storage engine is not known to have"
+            "bytes of rows that are not known to be in the storage engine"
         );
         memory_bytes_max: u64 = Definition::gauge(
             "archon_node_memory_bytes_max",
-            "memory that the node may use, as it was chosen or a quarter of the machine's"
+            "memory budget of the node: --memory, or a quarter of the machine's memory"
         );
         memtable_bytes_max: u64 = Definition::gauge(
             "archon_node_memtable_bytes_max",
-            "its part for rows that the storage engine is not known to have; writes wait beyond it"
+            "part of the budget for memtables; writes wait beyond it"
         );
         row_cache_bytes_max: u64 = Definition::gauge(
             "archon_node_row_cache_bytes_max",
-            "its part for rows of the storage engine kept for those who read them again"
+            "part of the budget for cached rows of the storage engine"
         );
         engine_cache_bytes_max: u64 = Definition::gauge(
             "archon_node_engine_cache_bytes_max",
-            "its part for what the storage engine keeps of its files"
+            "part of the budget for the storage engine's cache of its files"
         );
         admitted_bytes_max: u64 = Definition::gauge(
             "archon_node_admitted_bytes_max",
-            "its part for operations and answers under way; more is refused"
+            "part of the budget for operations and answers in progress; further ones are refused"
         );
         connections: u64 = Definition::gauge(
             "archon_node_connections",
-            "connections that clients, peers and coordinators have made"
+            "open connections of clients, peers and coordinators"
         );
         connections_refused: u64 = Definition::counter(
             "archon_node_connections_refused_total",
-            "connections turned away because there were too many"
+            "connections refused because there were too many"
         );
         refusals: u64 = Definition::counter(
             "archon_node_refusals_total",
-            "calls, messages and connections refused because they are not for those who made them"
+            "unauthorized calls, messages and connections, which were refused"
         );
-        admitted_bytes: u64 = Definition::gauge("archon_node_admitted_bytes", "bytes of operations and answers under \
-                                                 way");
+        admitted_bytes: u64 = Definition::gauge("archon_node_admitted_bytes", "bytes of operations and answers in progress");
         registered: bool = Definition::gauge("archon_node_registered", "1 while the node is registered with a \
                                               coordinator");
         leased: bool = Definition::gauge("archon_node_leased", "1 while the node holds a valid lease");
@@ -72,43 +71,43 @@ metrics! {
         );
         table_version: u64 = Definition::gauge(
             "archon_node_table_version",
-            "up to where this node holds all tables and nodes; versions are of the whole cluster"
+            "version up to which this node has all tables and nodes; versions are of the whole cluster"
         );
         relay_members: u64 = Definition::gauge(
             "archon_node_relay_members",
-            "members whose heartbeats this node carries"
+            "members whose heartbeats this node relays"
         );
         relay_beats: u64 = Definition::counter(
             "archon_node_relay_heartbeats_total",
-            "heartbeats of other members passed on to a coordinator"
+            "heartbeats of other members sent to a coordinator"
         );
         relay_batches: u64 = Definition::counter(
             "archon_node_relay_batches_total",
-            "batches in which heartbeats of other members left"
+            "batches of heartbeats of other members sent to a coordinator"
         );
         relay_busy: u64 = Definition::counter(
             "archon_node_relay_busy_total",
-            "heartbeats turned away because enough members were carried"
+            "heartbeats refused because this node relays for enough members"
         );
         relay_no_coordinator: u64 = Definition::counter(
             "archon_node_relay_no_coordinator_total",
-            "times that members heard that no coordinator answers this relay"
+            "times that this relay reported to members that no coordinator answers it"
         );
         relay_over: u64 = Definition::counter(
             "archon_node_relay_lives_over_total",
-            "times that members heard from this relay that their life is over"
+            "times that this relay reported to members that their incarnation is fenced"
         );
         log_bytes: u64 = Definition::gauge(
             "archon_node_log_bytes",
-            "bytes of the write-ahead log's files, those made ready included"
+            "bytes of the files of the write-ahead log, prepared ones included"
         );
         log_pinned_bytes: u64 = Definition::gauge(
             "archon_node_log_pinned_bytes",
-            "bytes of the write-ahead log that the copies with the oldest entries keep"
+            "bytes of the write-ahead log that are kept for the replicas with the oldest entries"
         );
         log_relocated_bytes: u64 = Definition::counter(
             "archon_node_log_relocated_bytes_total",
-            "bytes of old entries written again at the end of the write-ahead log, to free what is behind them"
+            "bytes of old entries written again at the end of the write-ahead log, to free older segments"
         );
         disk_full: bool = Definition::gauge(
             "archon_node_disk_full",

@@ -14,7 +14,7 @@ metrics! {
     pub struct AgentReadings {
         service_connected: bool = Definition::gauge("archon_agent_service_connected", "1 while the service is connected, otherwise 0");
         registered: bool = Definition::gauge("archon_agent_registered", "1 while the participant of a session is registered, otherwise 0");
-        partitions: u64 = Definition::gauge("archon_agent_partitions", "partitions that the service has acquired, with those that it releases");
+        partitions: u64 = Definition::gauge("archon_agent_partitions", "partitions that the service has acquired, including those that it is releasing");
         permission_left: Duration = Definition::gauge("archon_agent_permission_left_seconds", "time until the last permission of the service ends; 0 without one");
         events: u64 = Definition::counter("archon_agent_events_total", "events for the service");
         events_unconfirmed: u64 = Definition::gauge("archon_agent_events_unconfirmed", "events that the service has not confirmed");
