@@ -1,6 +1,6 @@
 //! Text in files and standard input: UTF-8, with or without a byte order mark.
 
-/// The byte order mark of UTF-8, with which some editors begin a file.
+/// The byte order mark of UTF-8, which some editors write at the start of a file.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Bytes at the start of a file that identify its encoding.
 pub(crate) const BEGIN_BYTES: usize = 4;

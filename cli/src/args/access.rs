@@ -58,7 +58,7 @@ Examples:
         #[arg(value_name = "ROLE/NAME")]
         identity: Identity,
     },
-    /// List the rights of clients, and revoked certificates.
+    /// List the rights of clients and participants, and revoked certificates.
     #[command(after_help = "\
 Examples:
   archon access list
@@ -74,8 +74,8 @@ pub(crate) struct GrantArgs {
     #[command(flatten)]
     pub(crate) right: SetAccessArgs,
     /// Highest weight of the participant in the table, for `own`. The registration of a process with a higher weight is
-    /// refused; a registered participant counts with the limit. Without this option the grant has no limit, also if it
-    /// had one.
+    /// refused; a registered participant counts with the limit. Without this option the grant has no limit; an
+    /// earlier limit is removed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(weights()), conflicts_with_all = ["client", "every_client", "all_tables"])]
     pub(crate) weight_max: Option<u32>,
 }
@@ -147,7 +147,7 @@ pub(crate) struct WithdrawArgs {
 /// Options of `archon access list`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ListAccessArgs {
-    /// Show only the rights of this client.
+    /// Show only the rights of this client, and those of every client.
     #[arg(long, value_name = "NAME", value_parser = client)]
     pub(crate) client: Option<String>,
     /// Show only the rights for this table.

@@ -53,15 +53,15 @@ Examples:
     Undrain(NodeNamesArgs),
     /// Put nodes or participants into maintenance: they lead nothing for a while and keep their replicas.
     ///
-    /// Other nodes take over the leaderships, and no new replica is placed here. Existing replicas stay and are not
-    /// replaced while the node is down. Maintenance ends after --for; then the previous state (serving or cordoned) is
-    /// restored.
+    /// Other nodes take over the leaderships, and no new replica is placed on the node. Existing replicas stay and are
+    /// not replaced while the node is down. Maintenance ends after --for; then the previous state (serving or cordoned)
+    /// is restored.
     #[command(after_help = "\
 Examples:
   archon node maintain athens --for 10m --why 'new kernel'
   archon node resume athens                  ends it early")]
     Maintain(MaintainArgs),
-    /// End the maintenance of nodes.
+    /// End the maintenance of nodes or participants.
     #[command(after_help = "Examples:\n  archon node resume athens")]
     Resume(NodeNamesArgs),
     /// Exclude a node or participant from all partitions of a table.
@@ -98,7 +98,7 @@ Examples:
 /// Options of a command for one or more nodes.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct NodeNamesArgs {
-    /// Names or numbers of the nodes.
+    /// Names or numbers of the nodes or participants.
     #[arg(value_name = "NAME", id = "node", value_parser = name, required = true, num_args = 1..)]
     pub(crate) names: Vec<String>,
 }
@@ -109,7 +109,7 @@ pub(crate) struct NodeSetArgs {
     /// Name or number of the node.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
-    /// Share of partitions relative to other nodes; the default of a node is 100.
+    /// Share of partitions relative to other nodes, 1 to 10000; a new node has 100.
     #[arg(long = "weight", id = "new_weight", value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<u32>,
     /// Maximum number of replicas on the node, or `none` for no limit.

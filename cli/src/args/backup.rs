@@ -79,7 +79,7 @@ pub(crate) struct CreateBackupArgs {
 /// Options of commands that only read a backup.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LookAtBackupArgs {
-    /// Directory, or s3://bucket/prefix or gs://bucket/prefix, of the backup.
+    /// Place of the backup: a directory, s3://bucket/prefix or gs://bucket/prefix.
     #[arg(value_name = "PLACE")]
     pub(crate) from: String,
     /// Progress options.
@@ -90,7 +90,7 @@ pub(crate) struct LookAtBackupArgs {
 /// Options of `archon backup restore`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RestoreBackupArgs {
-    /// Directory, or s3://bucket/prefix or gs://bucket/prefix, of the backup.
+    /// Place of the backup: a directory, s3://bucket/prefix or gs://bucket/prefix.
     #[arg(value_name = "PLACE")]
     pub(crate) from: String,
     /// Restore only this table.

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Options of `archon kv`, and its commands.
 #[derive(clap::Args, Debug)]
 pub(crate) struct KvArgs {
-    /// Name of the table.
+    /// Name of the table; `export` and `import` take it as an argument instead.
     #[arg(long, global = true, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
     /// Connect to this node only; it forwards requests for partitions led by other nodes. --coordinators is not needed
@@ -39,8 +39,8 @@ Examples:
         /// Value; `-` reads it from standard input.
         #[arg(allow_hyphen_values = true)]
         value: String,
-        /// Have the key expire after this time, such as 500ms, 10s, 15m, 2h or 30d; default: never.
-        #[arg(long, value_name = "T", value_parser = ttl)]
+        /// Expire the key after this time, such as 500ms, 10s, 15m, 2h or 30d; default: never.
+        #[arg(long, value_name = "TIME", value_parser = ttl)]
         ttl: Option<Duration>,
     },
     /// Print the bytes of the value of a key; exit 3 if the key does not exist.
@@ -112,7 +112,8 @@ Examples:
     /// All results are printed; the exit code is that of the first failed operation. At most 4096 operations and 4 MiB
     /// of keys and values.
     ///
-    /// With --atomic it is one: if every `cas` finds its revision, all lines are carried out together; otherwise none is.
+    /// With --atomic it is one transaction: if every `cas` finds its revision, all lines are carried out together;
+    /// otherwise none is.
     /// All keys must be in one partition; in a hashed table, keys with the same `{tag}` are. Lines are `put`, `del` and
     /// `cas` of different keys; at most 1024 of them, and 2 MiB.
     ///
@@ -210,7 +211,7 @@ impl FormatArgs {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExportArgs {
     /// Name of the table.
-    #[arg(value_name = "T", value_parser = name)]
+    #[arg(value_name = "TABLE", value_parser = name)]
     pub(crate) of: String,
     /// Output file; default: standard output.
     #[arg(long, value_name = "FILE")]
@@ -224,7 +225,7 @@ pub(crate) struct ExportArgs {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ImportArgs {
     /// Name of the table.
-    #[arg(value_name = "T", value_parser = name)]
+    #[arg(value_name = "TABLE", value_parser = name)]
     pub(crate) into: String,
     /// Input file; default, or with `-`: standard input.
     #[arg(value_name = "FILE")]

@@ -13,7 +13,7 @@ pub(crate) struct LockArgs {
     /// Table with the rows of locks.
     #[arg(long, value_name = "TABLE", default_value = "locks", value_parser = name)]
     pub(crate) table: String,
-    /// Time limit of the wait for the lock; default: no limit.
+    /// Longest wait for the lock; default: no limit.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
     /// Exit with 122 as soon as the holder renews the lock, within a quarter of its lease. The lock of a dead holder is
@@ -35,6 +35,6 @@ fn lease(text: &str) -> Result<Duration, String> {
     if (LockOptions::LEASE_MIN..=LockOptions::LEASE_MAX).contains(&lease) {
         Ok(lease)
     } else {
-        Err(format!("{text} is not within 1s to 1h; the default is 10s"))
+        Err(format!("{text} is not from 1s to 1h; the default is 10s"))
     }
 }

@@ -60,7 +60,8 @@ impl clap::Args for PartitionArgs {
 /// Reason for an order.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct WhyArgs {
-    /// Reason, up to 200 characters; shown in events and beside the order as long as it is in force.
+    /// Reason, up to 200 characters; shown in events, and with the exclusion, offline state or maintenance while it
+    /// lasts.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) why: String,
 }
@@ -148,8 +149,8 @@ pub(crate) struct CheckArgs {
     /// Lease table for --min-members: counts its participants instead of nodes.
     #[arg(long, value_name = "TABLE", value_parser = name, requires = "min_members")]
     pub(crate) of: Option<String>,
-    /// Warn about orders in force for at least this time, up to 30d: exclusions, offline partitions, cordons, drains,
-    /// maintenance. Newer ones are notices.
+    /// Warn about exclusions, offline partitions, cordons, drains and maintenance that have lasted for at least this
+    /// time, up to 30d. Newer ones are notices.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = threshold)]
     pub(crate) held_for: Duration,
 }

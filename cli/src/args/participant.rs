@@ -36,7 +36,7 @@ pub(crate) struct ParticipantArgs {
     /// flag for further files.
     #[arg(long = "write-map", value_name = "[TABLE=]FILE.json", value_parser = map_file)]
     pub(crate) maps: Vec<MapArg>,
-    /// Share of partitions relative to other participants; default: 100.
+    /// Share of partitions relative to other participants, 1 to 10000; default: 100.
     #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<u32>,
     /// Maximum number of partitions; default: no limit.

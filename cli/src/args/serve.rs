@@ -131,7 +131,7 @@ pub(crate) struct NodeArgs {
     /// `archon node set` survives restarts, until the flag differs from its value at the last registration.
     #[arg(long, env = "ARCHON_ZONE", hide_env_values = true, value_name = "ZONE", value_parser = name)]
     pub(crate) zone: Option<String>,
-    /// Share of partitions relative to other nodes; default: 100. Changes at run time: see --zone.
+    /// Share of partitions relative to other nodes, 1 to 10000; default: 100. Changes at run time: see --zone.
     #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<u32>,
     /// Maximum number of replicas on this node; default: no limit. Changes at run time: see --zone.

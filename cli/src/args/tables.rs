@@ -106,7 +106,7 @@ archon table create <NAME> --partitions <N> [--replication <R>]
        archon table create <NAME> --range [--replication <R>] [--split-at <K1,K2>] [--split-above <SIZE>] [--merge-below <SIZE>]
        archon table create <NAME> --lease --partitions <N>")]
 pub(crate) struct CreateTableArgs {
-    /// Name of the table.
+    /// Name of the table: 1 to 64 letters, digits, `-`, `_` and `.`, not beginning with `-` or `.`.
     #[arg(value_parser = name)]
     pub(crate) name: String,
     /// Number of partitions for hashed keys, 1 to 16384; it cannot be changed later. Plan 8 to 10 or more per node or

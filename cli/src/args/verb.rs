@@ -143,17 +143,17 @@ Examples:
     /// Run a command while it owns a named lock.
     ///
     /// The lock is a row of a table, which is renewed while the command runs and removed at its end. The command is sent
-    /// SIGTERM, and then SIGKILL, before the lease of the lock ends without a renewal. It finds in its environment
+    /// SIGTERM, and then SIGKILL, before the lease of the lock ends without a renewal. Its environment holds
     /// ARCHON_LOCK_EPOCH (a fencing token: storage should refuse lower ones than it has seen), ARCHON_LOCK_NAME,
-    /// ARCHON_LOCK_TABLE and ARCHON_LOCK_REMAINING_MS (what was left of the lease at its start).
+    /// ARCHON_LOCK_TABLE and ARCHON_LOCK_REMAINING_MS (rest of the lease when the command starts).
     ///
     /// Exits with the code of the command, or with 128 and the number of the signal that ended it; with 122 if another
     /// holder has the lock, with 123 if the lock was lost and the command was ended, with 126 or 127 if the command
     /// cannot be run or does not exist, and with the usual codes if the cluster refuses. SIGHUP, SIGINT, SIGQUIT,
     /// SIGTERM, SIGUSR1 and SIGUSR2 are forwarded, unless they are ignored at the start. The command has a process group
     /// of its own, which is killed at its end, and reads no terminal. If `archon lock` itself is killed, the kernel kills
-    /// the command, but not the processes that it has started; and it kills no program that runs as another user.
-    /// Only storage that checks the token is protected from these.
+    /// the command, unless it runs as another user, but not the processes that it has started. Survivors may still
+    /// write: only storage that checks the token is protected from them.
     #[command(after_help = "\
 Examples:
   archon table create locks --partitions 8
@@ -174,8 +174,9 @@ Examples:
     /// Report conditions that need an operator's attention; for scripts and monitoring.
     ///
     /// Exits with 0 if nothing needs attention. Exits with 10 if something needs attention soon: a node failed, a
-    /// coordinator does not answer, an order may have been forgotten. Exits with 11 if something needs attention now: a
-    /// partition is unavailable, disk space is low, no majority of coordinators answers.
+    /// coordinator does not answer, an exclusion, cordon, drain or maintenance has lasted for a day. Exits with 11 if
+    /// something needs attention now: a partition is unavailable, disk space is low, no majority of coordinators
+    /// answers.
     #[command(after_help = "\
 Examples:
   archon check

@@ -56,7 +56,7 @@ async fn list(args: &ListAccessArgs, admin: &Admin, by_tls: bool, output: &Outpu
         output.json(&found)?;
         return Ok(Exit::Done);
     }
-    let columns = [Column::text("WHOSE"), Column::text("TABLE"), Column::text("RIGHT"), Column::text("WEIGHT MAX")];
+    let columns = [Column::text("GRANTEE"), Column::text("TABLE"), Column::text("RIGHT"), Column::text("WEIGHT MAX")];
     let row = |right: &AccessRight| {
         vec![
             grantee_text(right.client.as_deref(), right.may.known()),
