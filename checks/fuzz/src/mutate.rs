@@ -21,25 +21,25 @@ const EDGES: [u64; 12] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Mutates `input` in one to six places; `other` provides a piece at times.
+/// Mutates `input` in one to six places. Some mutations insert a piece of `other`.
 pub fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.index(6) {
-        once(input, other, random);
+        mutate_once(input, other, random);
     }
     input.truncate(BYTES_MAX);
 }
 
-fn once(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+fn mutate_once(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     let at = random.index(input.len() + 1);
     match random.index(10) {
-        0 | 1 => flip(input, at, random),
+        0 | 1 => flip_bit(input, at, random),
         2 => {
             if let Some(byte) = input.get_mut(at) {
                 *byte = random.number() as u8;
             }
         }
-        3 => edge(input, at, random),
-        4 => varint(input, at, random),
+        3 => write_edge(input, at, random),
+        4 => insert_varint(input, at, random),
         5 => input.truncate(at),
         6 => {
             let count = random.index(9);
@@ -68,14 +68,14 @@ fn once(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     }
 }
 
-fn flip(input: &mut [u8], at: usize, random: &mut Random) {
+fn flip_bit(input: &mut [u8], at: usize, random: &mut Random) {
     if let Some(byte) = input.get_mut(at) {
         *byte ^= 1 << random.index(8);
     }
 }
 
 /// Writes an edge value over 1, 2, 4 or 8 bytes, in either order.
-fn edge(input: &mut [u8], at: usize, random: &mut Random) {
+fn write_edge(input: &mut [u8], at: usize, random: &mut Random) {
     let width = *random.pick(&[1, 2, 4, 8]);
     let value = *random.pick(&EDGES);
     let little = value.to_le_bytes();
@@ -89,7 +89,7 @@ fn edge(input: &mut [u8], at: usize, random: &mut Random) {
 }
 
 /// Inserts an edge value as a protobuf varint.
-fn varint(input: &mut Vec<u8>, at: usize, random: &mut Random) {
+fn insert_varint(input: &mut Vec<u8>, at: usize, random: &mut Random) {
     let mut value = *random.pick(&EDGES);
     let mut piece = Vec::new();
     while value >= 0x80 {

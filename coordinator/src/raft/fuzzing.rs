@@ -122,7 +122,7 @@ fn again<T: Serialize + DeserializeOwned>(what: &'static str, bytes: &[u8]) -> R
     let encoded = codec::encode(what, &value).map_err(|error| error.to_string())?;
     let decoded: T = codec::decode(what, &encoded).map_err(|error| format!("{what} once encoded: {error}"))?;
     let twice = codec::encode(what, &decoded).map_err(|error| error.to_string())?;
-    assert_eq!(encoded, twice, "{what} changes on its way");
+    assert_eq!(encoded, twice, "decoding does not restore {what}");
     Ok(what)
 }
 

@@ -20,7 +20,12 @@ fn documents(input: &[u8]) -> Verdict {
     for method in METHODS {
         match (method.rewrite)(input) {
             Ok(written) => {
-                assert_eq!((method.rewrite)(&written).as_ref(), Ok(&written), "{} changes on its way", method.name);
+                assert_eq!(
+                    (method.rewrite)(&written).as_ref(),
+                    Ok(&written),
+                    "decoding does not restore {}",
+                    method.name
+                );
                 accepted.push(method.name);
             }
             Err(error) => refused = error.message,

@@ -14,14 +14,14 @@ fn peer_messages(input: &[u8]) -> Verdict {
         assert_eq!(
             fuzzing::peer_messages(&fuzzing::encode_peer_messages(messages)).as_ref(),
             Ok(messages),
-            "messages change on their way"
+            "decoding does not restore the messages"
         );
         let names: BTreeSet<_> = messages.iter().map(|message| message.body.name()).collect();
         names.into_iter().collect::<Vec<_>>().join(" ")
     })
 }
 
-/// Returns one part with a message of every kind, and one of each.
+/// Returns the encoding of messages of all kinds together, and of each one alone.
 fn parts() -> Vec<Vec<u8>> {
     let samples = fuzzing::sample_peer_messages();
     let mut parts = vec![fuzzing::encode_peer_messages(&samples)];
@@ -87,9 +87,9 @@ fn log_records() -> Vec<Vec<u8>> {
 
 fn effect(input: &[u8]) -> Verdict {
     Verdict::of(effect::Effect::decode(&Bytes::copy_from_slice(input)), |effect| {
-        let entry = effect.encode().expect("an effect that is read is written");
-        assert_eq!(entry, input, "an effect has one form");
-        assert_eq!(effect::Effect::decode(&entry).as_ref(), Ok(effect), "an effect changes on its way");
+        let entry = effect.encode().expect("a decoded effect can be encoded");
+        assert_eq!(entry, input, "an effect has only one encoding");
+        assert_eq!(effect::Effect::decode(&entry).as_ref(), Ok(effect), "decoding does not restore the effect");
         let clears = if effect.clear.is_some() { ", clears a range" } else { "" };
         format!("{} changes{clears}", ["no", "one", "some"][effect.changes.len().min(2)])
     })
@@ -119,19 +119,23 @@ fn rows(input: &[u8]) -> Verdict {
     let bytes = Bytes::copy_from_slice(bytes);
     match kind % 5 {
         0 => Verdict::of(row::decode_stored(&bytes), |stored| {
-            assert_eq!(row::encode_stored(stored), bytes, "a value changes on its way");
-            assert_eq!(row::expiry_of(&bytes), stored.expires, "a value has two expiries");
+            assert_eq!(row::encode_stored(stored), bytes, "decoding does not restore the value");
+            assert_eq!(
+                row::expiry_of(&bytes),
+                stored.expires,
+                "the expiry in the bytes is another one than in the value"
+            );
             if stored.expires.is_some() { "a value that expires".into() } else { "a value".into() }
         }),
         1 => Verdict::of(row::decode_millis(&bytes), |_| "a time".into()),
         2 => Verdict::of(row::decode_client_key(&bytes), |_| "a client key".into()),
         3 => Verdict::of(Window::decode(&bytes), |window| {
-            assert_eq!(window.encode(), bytes, "a window changes on its way");
+            assert_eq!(window.encode(), bytes, "decoding does not restore the window");
             format!("a window of {} outcomes", ["no", "one", "some"][window.outcomes_from(0).min(2)])
         }),
         _ => Verdict::of(Seal::decode(&bytes), |seal| {
-            assert_eq!(seal.encode(), bytes, "a seal changes on its way");
-            format!("a seal {}", seal.end.is_some())
+            assert_eq!(seal.encode(), bytes, "decoding does not restore the seal");
+            if seal.end.is_some() { "a seal with an end".into() } else { "a seal without an end".into() }
         }),
     }
 }

@@ -41,7 +41,7 @@ fn packed_operations(input: &[u8]) -> Verdict {
     ops.iter().for_each(|op| packer.push(op.tag, op.partition, op.id.as_ref(), &op.op));
     let again = packed::unpack_ops(packer.finish())
         .map(|read| read.into_iter().map(|read| read.op).collect::<Result<Vec<_>, _>>());
-    assert_eq!(again, Ok(Ok(ops.clone())), "operations change on their way");
+    assert_eq!(again, Ok(Ok(ops.clone())), "decoding does not restore the operations");
     Verdict::Accepted(shape(&ops))
 }
 
@@ -52,7 +52,7 @@ fn packed_answers(input: &[u8]) -> Verdict {
         let mut packer = packed::ReplyPacker::default();
         replies.iter().for_each(|reply| packer.push(reply));
         let again: Result<Vec<_>, _> = packed::unpack_replies(packer.finish()).collect();
-        assert_eq!(again.as_ref(), Ok(replies), "answers change on their way");
+        assert_eq!(again.as_ref(), Ok(replies), "decoding does not restore the answers");
         shape(replies)
     })
 }

@@ -67,7 +67,7 @@ fn error_detail(input: &[u8]) -> Verdict {
         Ok(wire) => {
             let detail = ErrorDetail::from(wire);
             let again = ErrorDetail::from(v1::ErrorDetail::from(detail.clone()));
-            assert_eq!(again, detail, "an error changes on its way");
+            assert_eq!(again, detail, "decoding does not restore the error");
             Verdict::Accepted(format!("{:?}", detail.kind))
         }
         Err(error) => Verdict::Refused(format!("protobuf: {error}")),
