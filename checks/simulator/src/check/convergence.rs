@@ -1,4 +1,4 @@
-//! V: convergence once faults stop. Missing parts are described in words.
+//! Property V: the cluster converges once faults stop. The result describes what is still missing.
 
 use crate::coordinator::member::host_of;
 use crate::host::engine::SimEngine;
@@ -150,9 +150,9 @@ impl World {
                 let Ok(page) = view.page(Bound::Unbounded, &[0xFF], ScanOrder::Ascending, all) else {
                     return Some(format!("{} of {} cannot be read", live.id, row.id));
                 };
-                // Each engine's own.
+                // Each engine has its own time.
                 let timeless = known.key_origin.is_some() && !model.contains_key(LOG_TIME_KEY);
-                // A later value of the parent may have marked a copy.
+                // The copied rows may have the mark of a later value of the parent.
                 let marked = known.key_origin.is_some() && !model.contains_key(EXPIRING_KEY);
                 let own = |row: &Row| {
                     row.key == POSITION_KEY

@@ -238,7 +238,7 @@ impl World {
         let Some(row) = self.quorum.state.node(node).map(|row| &row.node) else { return };
         if row.incarnation == incarnation && row.status == NodeStatus::Alive {
             let detail =
-                format!("coordinator {coordinator} says that life {incarnation} of {node} is over, which goes on");
+                format!("coordinator {coordinator} declares incarnation {incarnation} of {node} fenced, and it is not");
             self.judge(Err(Violation::Relayed { detail }));
         }
     }

@@ -1,4 +1,4 @@
-//! Rounds of a member's heartbeat where some nodes relay: one path after the other, until one is answered (rule 67).
+//! Heartbeat rounds of a member in a cluster with relays: one path after the other, until one answers (rule 67).
 
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
@@ -14,7 +14,7 @@ use archon_member::{
 };
 use archon_types::Over;
 
-/// Number of rounds that a member may ask directly after its relays failed and a coordinator answered.
+/// Number of rounds in which a member may call coordinators directly, after its relays failed and one answered.
 const STRAIGHT_ROUNDS: u32 = 10;
 
 impl World {
@@ -34,7 +34,7 @@ impl World {
                 };
                 let relays = relaying.ways.order(&known);
                 if relays.is_empty() && !known.is_empty() && relaying.straight == 0 {
-                    let detail = format!("{life:?} asks coordinators itself, and {known:?} did not fail it");
+                    let detail = format!("{life:?} calls coordinators directly, although {known:?} did not fail");
                     return self.judge(Err(Violation::Burden { detail }));
                 }
                 let mut attempts = Attempts::by(relays.iter().copied()).broken_by(broken);
@@ -226,10 +226,12 @@ impl World {
             self.coverage.over_of_others += 1;
             return false;
         }
-        self.note(|| format!("host {host} is told that {incarnation} is over"));
+        self.note(|| format!("host {host} learns that its incarnation {incarnation} is fenced"));
         let row = self.quorum.state.node(node);
         if row.is_some_and(|row| row.node.over(incarnation).is_none()) {
-            let detail = format!("host {host} was told by {over:?} that its life {incarnation} is over, which goes on");
+            let detail = format!(
+                "host {host} learned from {over:?} that its incarnation {incarnation} is fenced, and it is not"
+            );
             self.judge(Err(Violation::Relayed { detail }));
         }
         self.end_life(host);

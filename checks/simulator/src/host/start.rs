@@ -20,7 +20,7 @@ use uuid::Uuid;
 /// Timer tick of a process, in milliseconds.
 const TICK_MS: u64 = 15;
 
-/// Bounds small enough to be reached.
+/// Returns limits that are small enough to be reached.
 fn limits() -> Limits {
     Limits {
         append_entries_max: 3,
@@ -54,13 +54,13 @@ impl World {
         self.after(number as u64 * 2, Event::Restart { host: number });
     }
 
-    /// Returns the instant on a machine's own clock.
+    /// Returns the present time on a machine's own clock.
     pub(crate) fn local(&self, host: usize) -> Millis {
         self.hosts[host].clock.at(self.truth)
     }
 
-    /// Kills the process; its writes are left to the kernel. To the coordinators it might as well hang, with its disk
-    /// used elsewhere: a shadow of it stays.
+    /// Kills the process; some of its unfinished writes have reached the kernel. The coordinators cannot distinguish it
+    /// from a process that hangs while another one uses its disk, so a shadow of it stays.
     pub(crate) fn kill(&mut self, host: usize) {
         let clock = self.hosts[host].clock;
         if let Some(process) = self.end_process(host) {
@@ -152,7 +152,7 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool, reads_all: bo
     }
 }
 
-/// Operations wait for about as long as their clients do.
+/// Returns limits by which operations wait for about as long as their clients do.
 fn park_limits(plan: &Scenario) -> ParkLimits {
     let unit_ms = plan.unit_ms();
     ParkLimits {

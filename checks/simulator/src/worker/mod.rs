@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Kills the process. To the coordinators it might as well hang, so its view is kept.
+    /// Kills the process. The coordinators cannot distinguish it from one that hangs, so its view is kept.
     fn kill_worker(&mut self, worker: usize) {
         let machine = &mut self.workers.machines[worker];
         let Some(process) = machine.process.take() else { return };
