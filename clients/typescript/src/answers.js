@@ -10,7 +10,7 @@ import { AgentError } from "./errors.js";
 /** Milliseconds between attempts to send an answer. */
 const RETRY_MS = 100;
 
-/** Sender of answers. */
+/** Sends the service's answers to the agent. */
 export class Answers {
   #caller;
   #log;
@@ -39,12 +39,12 @@ export class Answers {
   }
 
   /**
-   * Sends an answer, again and again until the agent has it or the session has ended.
+   * Sends an answer repeatedly until the agent has it or the session has ended.
    *
    * @param {Session} session
    * @param {Document} body
    * @param {number} [until] Time limit, after which it rejects with an {@link AgentError}.
-   * @returns {Promise<boolean>} Whether it was taken.
+   * @returns {Promise<boolean>} True if the agent has it, false if it came too late.
    */
   async send(session, body, until) {
     while (!session.over.isSet && !session.failed.isSet) {

@@ -1,8 +1,9 @@
-/** A condition that can be awaited with a time limit. */
+/** Flags. */
 
-/** Longest time of a timer of Node. */
+/** Longest time of a timer of Node, in milliseconds. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
+/** A flag that callers can wait for, with a time limit. */
 export class Flag {
   #isSet = false;
   /** @type {Set<() => void>} */
@@ -27,7 +28,7 @@ export class Flag {
    * Waits until the flag is set, at most for `milliseconds`.
    *
    * @param {number} milliseconds
-   * @returns {Promise<boolean>} Whether it is set.
+   * @returns {Promise<boolean>} True if it is set, false after a time-out.
    */
   wait(milliseconds) {
     if (this.#isSet) return Promise.resolve(true);

@@ -10,7 +10,7 @@ import { integer, text } from "./http.js";
 /** Milliseconds between looks for a session while there is none. */
 const LOOK_MS = 50;
 
-/** Sender of heartbeats. */
+/** Sends the service's heartbeats to the agent. */
 export class Heartbeats {
   #caller;
   #isAlive;

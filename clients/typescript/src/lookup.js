@@ -18,7 +18,7 @@ function quote(key) {
   return Array.from(typeof key === "string" ? Buffer.from(key, "utf8") : key, encode).join("");
 }
 
-/** Questions about the owners of keys. */
+/** Looks up the owners of keys. */
 export class Lookup {
   #caller;
 

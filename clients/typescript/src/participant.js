@@ -131,7 +131,7 @@ export class Participant {
    * Releases everything and disconnects. Resolves at most a second after the time limit, also if a callback does not end.
    *
    * @param {number} [withinMs]
-   * @returns {Promise<boolean>} Whether everything was released in time.
+   * @returns {Promise<boolean>} True if everything was released in time.
    */
   async stop(withinMs = this.#options.stopWithinMs ?? 10_000) {
     const now = performance.now();

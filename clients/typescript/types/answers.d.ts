@@ -1,4 +1,4 @@
-/** Sender of answers. */
+/** Sends the service's answers to the agent. */
 export class Answers {
     /**
      * @param {import("./http.js").Caller} caller
@@ -15,12 +15,12 @@ export class Answers {
      */
     post(session: Session, body: Document, withinMs?: number): Promise<void>;
     /**
-     * Sends an answer, again and again until the agent has it or the session has ended.
+     * Sends an answer repeatedly until the agent has it or the session has ended.
      *
      * @param {Session} session
      * @param {Document} body
      * @param {number} [until] Time limit, after which it rejects with an {@link AgentError}.
-     * @returns {Promise<boolean>} Whether it was taken.
+     * @returns {Promise<boolean>} True if the agent has it, false if it came too late.
      */
     send(session: Session, body: Document, until?: number): Promise<boolean>;
     /** Closes the connections. No answer has an effect after the end of the session. */

@@ -1,3 +1,4 @@
+/** A flag that callers can wait for, with a time limit. */
 export class Flag {
     get isSet(): boolean;
     set(): void;
@@ -6,7 +7,7 @@ export class Flag {
      * Waits until the flag is set, at most for `milliseconds`.
      *
      * @param {number} milliseconds
-     * @returns {Promise<boolean>} Whether it is set.
+     * @returns {Promise<boolean>} True if it is set, false after a time-out.
      */
     wait(milliseconds: number): Promise<boolean>;
     #private;

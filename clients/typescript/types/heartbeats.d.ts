@@ -1,4 +1,4 @@
-/** Sender of heartbeats. */
+/** Sends the service's heartbeats to the agent. */
 export class Heartbeats {
     /**
      * @param {import("./http.js").Caller} caller

@@ -1,4 +1,4 @@
-/** Questions about the owners of keys. */
+/** Looks up the owners of keys. */
 export class Lookup {
     /** @param {import("./http.js").Caller} caller */
     constructor(caller: import("./http.js").Caller);

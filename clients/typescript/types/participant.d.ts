@@ -37,7 +37,7 @@ export class Participant {
      * Releases everything and disconnects. Resolves at most a second after the time limit, also if a callback does not end.
      *
      * @param {number} [withinMs]
-     * @returns {Promise<boolean>} Whether everything was released in time.
+     * @returns {Promise<boolean>} True if everything was released in time.
      */
     stop(withinMs?: number): Promise<boolean>;
     /**

@@ -36,7 +36,7 @@ export class Session {
     /**
      * Ends the session: its grants are lost.
      *
-     * @returns {boolean} Whether it had not ended before.
+     * @returns {boolean} True if it had not ended before.
      */
     end(): boolean;
     #private;
