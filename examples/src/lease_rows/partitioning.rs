@@ -44,10 +44,10 @@ pub enum Effect {
 
 /// A row as this server knows it.
 #[derive(Debug)]
-struct Seen {
+struct KnownRow {
     etag: Etag,
     row: Arc<Row>,
-    /// Time at which it had first read the row with this ETag.
+    /// Time at which this server first read the row with this ETag.
     since: u64,
 }
 
@@ -55,13 +55,17 @@ struct Seen {
 #[derive(Clone, Copy, Debug)]
 struct Write {
     sent: u64,
-    to: To,
+    goal: WriteGoal,
 }
 
+/// Purpose of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum To {
+enum WriteGoal {
+    /// Become the owner of a free partition.
     Take,
+    /// Extend a lease.
     Renew(Lease),
+    /// Give a lease up, so that another server can take the partition at once.
     Break,
 }
 
@@ -69,10 +73,10 @@ enum To {
 #[derive(Debug)]
 pub struct Partitioning {
     config: Config,
-    seen: BTreeMap<u32, Seen>,
+    rows: BTreeMap<u32, KnownRow>,
     held: BTreeMap<u32, HeldLease>,
     /// Pending writes. There is one per partition at a time, so answers are unambiguous.
-    under_way: BTreeMap<u32, Write>,
+    pending: BTreeMap<u32, Write>,
     list_at: u64,
     is_listing: bool,
     /// Time at which an unchanged row may be taken.
@@ -88,9 +92,9 @@ impl Partitioning {
         let list_at = now + drawn % config.timing.list_every.max(1);
         Self {
             config,
-            seen: BTreeMap::new(),
+            rows: BTreeMap::new(),
             held: BTreeMap::new(),
-            under_way: BTreeMap::new(),
+            pending: BTreeMap::new(),
             list_at,
             is_listing: false,
             take_at: None,
@@ -128,14 +132,14 @@ impl Partitioning {
 
     /// Returns true if it has stopped, without leases or pending work.
     pub fn is_over(&self) -> bool {
-        self.stopping && self.held.is_empty() && self.under_way.is_empty()
+        self.stopping && self.held.is_empty() && self.pending.is_empty()
     }
 
     /// Returns the time of the next call of [`Self::tick`].
     pub fn wake_at(&self) -> u64 {
         let reads = !self.is_listing && !self.stopping;
         let ends = self.held.values().map(|held| held.until);
-        let idle = self.held.iter().filter(|(partition, _)| !self.under_way.contains_key(partition));
+        let idle = self.held.iter().filter(|(partition, _)| !self.pending.contains_key(partition));
         let renewals = idle.map(|(_, held)| held.renew_at);
         let list = reads.then_some(self.list_at);
         let take = self.take_at.filter(|_| reads);
@@ -147,8 +151,8 @@ impl Partitioning {
         self.expire(now);
         self.shed();
         for (partition, held) in &self.held {
-            if held.renew_at <= now && !self.under_way.contains_key(partition) {
-                self.under_way.insert(*partition, Write { sent: now, to: To::Renew(held.lease) });
+            if held.renew_at <= now && !self.pending.contains_key(partition) {
+                self.pending.insert(*partition, Write { sent: now, goal: WriteGoal::Renew(held.lease) });
                 let row = held.row(&self.config.name, now, false);
                 self.effects.push_back(Effect::Put { partition: *partition, etag: held.etag, row });
             }
@@ -172,24 +176,24 @@ impl Partitioning {
         self.is_listing = false;
         self.expire(now);
         let Some(rows) = rows else { return };
-        let mut before = std::mem::take(&mut self.seen);
+        let mut before = std::mem::take(&mut self.rows);
         // A deleted row cannot be taken: it is forgotten.
         for Listed { partition, etag, row } in rows {
             let same = before.remove(&partition).filter(|seen| seen.etag == etag);
-            self.seen.insert(partition, same.unwrap_or(Seen { etag, row, since: now }));
+            self.rows.insert(partition, same.unwrap_or(KnownRow { etag, row, since: now }));
         }
         self.take(now, drawn);
     }
 
     /// Handles the result of a row's write. The time of the first renewal, or of a retry, is random.
     pub fn put(&mut self, partition: u32, put: Put, now: u64, drawn: u64) {
-        let Some(write) = self.under_way.remove(&partition) else { return };
+        let Some(write) = self.pending.remove(&partition) else { return };
         self.expire(now);
-        match write.to {
-            To::Take => self.taken(partition, write.sent, put, now, drawn),
-            To::Renew(lease) => self.renewed(lease, write.sent, put, now, drawn),
-            // If this failed, others wait as after a death.
-            To::Break => {}
+        match write.goal {
+            WriteGoal::Take => self.taken(partition, write.sent, put, now, drawn),
+            WriteGoal::Renew(lease) => self.renewed(lease, write.sent, put, now, drawn),
+            // If it failed, other servers wait for the lease, as after a crash.
+            WriteGoal::Break => {}
         }
     }
 
@@ -240,9 +244,9 @@ impl Partitioning {
 
     fn taken(&mut self, partition: u32, sent: u64, put: Put, now: u64, drawn: u64) {
         // A row taken by another server, or possibly by this one, is read again before the next attempt.
-        let Some(seen) = self.seen.remove(&partition) else { return };
+        let Some(seen) = self.rows.remove(&partition) else { return };
         let (Put::Written(etag), timing) = (put, self.config.timing) else { return };
-        // Counted from before it was sent: the row was written later, so others count from later.
+        // Counted from the time of sending: the row was written later, so other servers count from a later time.
         let until = sent + timing.lease;
         if now < until {
             let lease = Lease { partition, token: etag.0 };
@@ -286,11 +290,11 @@ impl Partitioning {
     fn give_up(&mut self, lease: Lease, now: u64) {
         let Some(held) = self.held.get_mut(&lease.partition) else { return };
         held.stage = Stage::Released;
-        // Its ETag is known once the pending renewal was answered.
-        if !self.under_way.contains_key(&lease.partition)
+        // The ETag is unknown until the pending renewal is answered.
+        if !self.pending.contains_key(&lease.partition)
             && let Some(held) = self.held.remove(&lease.partition)
         {
-            self.under_way.insert(lease.partition, Write { sent: now, to: To::Break });
+            self.pending.insert(lease.partition, Write { sent: now, goal: WriteGoal::Break });
             let row = held.row(&self.config.name, now, true);
             self.effects.push_back(Effect::Put { partition: lease.partition, etag: held.etag, row });
         }
@@ -332,18 +336,18 @@ impl Partitioning {
     /// Takes free partitions, as many as there is room for.
     fn take(&mut self, now: u64, drawn: u64) {
         self.take_at = None;
-        let taking = self.under_way.values().filter(|write| write.to == To::Take).count();
+        let taking = self.pending.values().filter(|write| write.goal == WriteGoal::Take).count();
         let mut room = self.config.partitions_max.saturating_sub(self.held.len() + taking);
-        if room == 0 || self.stopping || self.seen.is_empty() {
+        if room == 0 || self.stopping || self.rows.is_empty() {
             return;
         }
         let mut load: u64 = self.held.values().map(|held| held.load).sum();
-        let first = (drawn % self.seen.len() as u64) as usize;
-        let order = self.seen.iter().skip(first).chain(self.seen.iter().take(first));
+        let first = (drawn % self.rows.len() as u64) as usize;
+        let order = self.rows.iter().skip(first).chain(self.rows.iter().take(first));
         for (partition, seen) in order {
             let (row, fits) =
                 (&seen.row, self.config.load_max.is_none_or(|most| load == 0 || load + seen.row.load <= most));
-            let is_ours = self.held.contains_key(partition) || self.under_way.contains_key(partition);
+            let is_ours = self.held.contains_key(partition) || self.pending.contains_key(partition);
             if room == 0 || is_ours || !fits || row.prohibited.contains(&self.config.name) {
                 continue;
             }
@@ -354,7 +358,7 @@ impl Partitioning {
             }
             room -= 1;
             load += row.load;
-            self.under_way.insert(*partition, Write { sent: now, to: To::Take });
+            self.pending.insert(*partition, Write { sent: now, goal: WriteGoal::Take });
             let row = Row { server: self.config.name.clone(), at_ms: now, broken: false, ..Row::clone(row) };
             self.effects.push_back(Effect::Put { partition: *partition, etag: seen.etag, row });
         }

@@ -1,4 +1,4 @@
-//! One member: its heartbeats on any path that answers, the resulting lease, and the relay that it is for others.
+//! One member: its heartbeats on any path that answers, the lease that the answers grant, and its work as a relay.
 
 use crate::random::Random;
 use archon_member::{
@@ -43,7 +43,7 @@ pub(super) struct Member {
     relays: Vec<NodeId>,
     backoff: Backoff,
     round: Option<Round>,
-    /// The relay that it is for others, or for itself.
+    /// Its work as a relay of heartbeats: those of others, and its own.
     pub(super) relay: Relay<Beat>,
     /// Next check of the relay, if any.
     pub(super) wakes_at: Option<u64>,
@@ -54,12 +54,13 @@ pub(super) struct Member {
 struct Round {
     began: Millis,
     attempts: Attempts<()>,
-    /// Receiver of the last attempt, a relay or the coordinator, and its number.
-    asked: Option<NodeId>,
+    /// Relay of the last attempt; `None` if it went to the coordinator.
+    relay: Option<NodeId>,
+    /// Number of the last heartbeat.
     number: u64,
 }
 
-/// One coordinator is asked: the others do not lead, and would say so at once.
+/// Returns the leading coordinator alone: the others would refuse at once.
 fn coordinators() -> Vec<()> {
     vec![()]
 }
@@ -89,7 +90,7 @@ impl Member {
     pub(super) fn beat(&mut self, now: Millis) -> Next {
         let mut attempts = Attempts::by(self.ways.order(&self.relays));
         let step = attempts.begin(coordinators);
-        self.round = Some(Round { began: now, attempts, asked: None, number: 0 });
+        self.round = Some(Round { began: now, attempts, relay: None, number: 0 });
         self.take(step, now, 0.0)
     }
 
@@ -110,7 +111,7 @@ impl Member {
     fn send(&mut self, to: Option<NodeId>, now: Millis) -> Next {
         let beat = self.heartbeats.send(now);
         if let Some(round) = &mut self.round {
-            round.asked = to;
+            round.relay = to;
             round.number = beat.number();
         }
         let waits_ms = if to.is_some() { RELAY_ANSWER_MS } else { COORDINATOR_ANSWER_MS };
@@ -130,7 +131,7 @@ impl Member {
         let Some(round) = self.round.take_if(|round| round.number == number && taken != Taken::Foreign) else {
             return (taken, None);
         };
-        self.ways.answered_by(round.asked);
+        self.ways.answered_by(round.relay);
         self.backoff.reset();
         let heartbeat_ms = self.timing.heartbeat_ms;
         let sent = round.began;
@@ -139,7 +140,7 @@ impl Member {
         (taken, Some(Next::Beat(next.max(now))))
     }
 
-    /// Handles a relay's message that no coordinator answers it.
+    /// Handles the message of a relay that no coordinator answers.
     pub(super) fn no_coordinator(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
         self.unanswered(number, Unanswered::NoCoordinator, now, random)
     }

@@ -5,7 +5,7 @@
 //! | Module | Content |
 //! |---|---|
 //! | `coordinator` | the leading coordinator |
-//! | `member` | one member, with the relay that it is for others |
+//! | `member` | one member, which is also a relay |
 //! | `network` | reachability and delays |
 //! | `world` | all of them, from event to event |
 //! | `scenes` | experiments and their results |

@@ -1,4 +1,4 @@
-//! A cluster in virtual time, in milliseconds.
+//! A simulated cluster, in virtual time of milliseconds.
 
 use super::coordinator::{Coordinator, Heard, NotTaken};
 use super::member::{Beat, Member, Next};
@@ -8,7 +8,7 @@ use archon_member::{LeaseAnswer, RelayEffect, ReturnAddress, Rows, Taken, Took};
 use archon_types::{Incarnation, Millis, NodeId, Over, RelayCandidate, carried_max, relay_count, relays, relays_of};
 use std::collections::BTreeMap;
 
-/// A cluster, and its faults.
+/// Size of a cluster, and its faults.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Plan {
     pub(super) members: u32,
@@ -27,7 +27,7 @@ pub(super) struct Counts {
     pub(super) messages: u64,
     /// Heartbeats in them.
     pub(super) beats: u64,
-    /// Leases that ended before the next one came.
+    /// Leases that ended before they were extended.
     pub(super) lapses: u64,
 }
 
@@ -58,21 +58,22 @@ pub(super) struct World {
     pub(super) counts: Counts,
     /// Failed members, with their times.
     pub(super) failed: BTreeMap<u32, u64>,
-    /// Members that failed while their lease held: this must not happen.
+    /// Members that the coordinator failed while their lease held. This must not happen.
     pub(super) failed_too_soon: Vec<u32>,
     coordinator: Coordinator,
     answer_ms: u64,
     numbers: BTreeMap<NodeId, u32>,
-    rows: NoNews,
+    rows: NoFencedMembers,
     events: BTreeMap<(u64, u64), Event>,
+    /// Number of events so far; orders those of one instant.
     made: u64,
     random: Random,
 }
 
-/// Rows without fenced incarnations: a failed member is unreachable here.
-struct NoNews(usize);
+/// Rows without fenced incarnations: in this simulation a failed member is unreachable.
+struct NoFencedMembers(usize);
 
-impl Rows for NoNews {
+impl Rows for NoFencedMembers {
     fn members_max(&self) -> usize {
         self.0
     }
@@ -84,15 +85,15 @@ impl Rows for NoNews {
 
 impl World {
     pub(super) fn new(plan: Plan, mut random: Random) -> Result<Self, NotTaken> {
-        let (coordinator, lives) = Coordinator::new(plan.members)?;
-        let live = lives.len();
-        let candidates = lives.iter().map(|(node, _)| RelayCandidate { node: *node, zone: None });
+        let (coordinator, incarnations) = Coordinator::new(plan.members)?;
+        let live = incarnations.len();
+        let candidates = incarnations.iter().map(|(node, _)| RelayCandidate { node: *node, zone: None });
         let relaying = relays(coordinator.cluster(), candidates, relay_count(live, plan.relays_from));
         let timing = coordinator.timing();
         let mut began = || Millis::new(random.below(timing.heartbeat_ms as u32).into());
-        let members = lives
-            .iter()
-            .map(|(node, life)| Member::new(*node, *life, relays_of(*node, None, &relaying), timing, began()));
+        let members = incarnations.iter().map(|(node, incarnation)| {
+            Member::new(*node, *incarnation, relays_of(*node, None, &relaying), timing, began())
+        });
         let mut world = Self {
             now: timing.heartbeat_ms,
             members: members.collect(),
@@ -102,8 +103,8 @@ impl World {
             failed_too_soon: Vec::new(),
             coordinator,
             answer_ms: plan.answer_ms,
-            numbers: (0..).zip(&lives).map(|(number, (node, _))| (*node, number)).collect(),
-            rows: NoNews(carried_max(live)),
+            numbers: (0..).zip(&incarnations).map(|(number, (node, _))| (*node, number)).collect(),
+            rows: NoFencedMembers(carried_max(live)),
             events: BTreeMap::new(),
             made: 0,
             random,
@@ -121,7 +122,7 @@ impl World {
         while let Some(next) = self.events.first_entry().filter(|next| next.key().0 <= until) {
             let ((now, _), event) = next.remove_entry();
             self.now = now;
-            self.happens(event);
+            self.handle(event);
         }
         self.now = until;
     }
@@ -131,25 +132,25 @@ impl World {
         self.members[member as usize].grants.is_valid(Millis::new(self.now))
     }
 
-    fn happens(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let now = Millis::new(self.now);
         match event {
             Event::Beat(member) => {
                 let next = self.member(member).beat(now);
-                self.follow(member, next);
+                self.perform(member, next);
             }
             Event::GivenUp(member, number) => {
                 let next = self.members[member as usize].given_up(number, now, &mut self.random);
-                next.into_iter().for_each(|next| self.follow(member, next));
+                next.into_iter().for_each(|next| self.perform(member, next));
             }
             Event::NoCoordinator(member, number) => {
                 let next = self.members[member as usize].no_coordinator(number, now, &mut self.random);
-                next.into_iter().for_each(|next| self.follow(member, next));
+                next.into_iter().for_each(|next| self.perform(member, next));
             }
             Event::Answered(member, answer, departure_ms) => {
                 let (taken, next) = self.member(member).answered(answer, departure_ms, now);
                 self.counts.lapses += u64::from(matches!(taken, Taken::Granted { lapsed_ms: 1.., .. }));
-                next.into_iter().for_each(|next| self.follow(member, next));
+                next.into_iter().for_each(|next| self.perform(member, next));
             }
             Event::AtRelay(relay, member, beat) => {
                 let from = ReturnAddress { stream: member.into(), frame: beat.0.number() };
@@ -187,7 +188,7 @@ impl World {
         }
     }
 
-    fn follow(&mut self, member: u32, next: Next) {
+    fn perform(&mut self, member: u32, next: Next) {
         match next {
             Next::Beat(at) => self.add(at.get(), Event::Beat(member)),
             Next::Send { beat, to, given_up_at } => {
@@ -242,7 +243,7 @@ impl World {
         for effect in relay.due(Millis::new(self.now)) {
             match effect {
                 RelayEffect::Depart { batch, beats, .. } => {
-                    // Of all coordinators one leads; the others would answer that they do not.
+                    // Only the leading coordinator matters: the others would refuse.
                     let event = Event::AtCoordinator(From::Relay(number, batch), beats);
                     self.send(Place::Member(number), Place::Coordinator, event);
                 }
