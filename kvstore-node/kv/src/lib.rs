@@ -30,6 +30,6 @@ pub use rows::expiry_index::ExpiryIndex;
 pub use rows::frozen::Frozen;
 pub use rows::growth::Growth;
 pub use rows::memtable::{Memtable, MemtableError};
-pub use rows::memtable_budget::{MemtableBudget, RECENT_BYTES_MAX};
+pub use rows::memtable_budget::MemtableBudget;
 pub use rows::row;
 pub use rows::view::{ClientPage, PartitionView, Reader, View, ViewError, engine_position};

@@ -57,7 +57,7 @@ impl Replica {
         let timeout_ms = self.timing().replication_timeout_ms;
         let Role::Lead(lead) = &self.role else { return };
         let committed = self.commit >= self.log.last().seq || self.breaks(Mutant::ReleaseEarly);
-        let idle = lead.serving && lead.is_ending() && !lead.requests.is_asking() && committed;
+        let idle = lead.serving && lead.is_ending() && !lead.requests.is_pending() && committed;
         // The next leader may commit what this one cannot; no client gets an acknowledgement.
         let overdue = lead.withdrawn.is_some_and(|since| !lead.serving || now.since(since) >= timeout_ms);
         if !idle && !overdue {

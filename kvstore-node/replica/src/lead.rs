@@ -24,15 +24,15 @@ pub(crate) struct Proposal {
 #[derive(Debug)]
 pub(crate) struct Lead {
     pub(crate) epoch: Epoch,
-    /// The take-over is done.
+    /// True once the take-over is done.
     pub(crate) serving: bool,
-    /// Ready, except that the coordinator has not yet recorded that this partition is led.
+    /// True if it is ready, but the coordinator has not recorded yet that this partition has a leader.
     pub(crate) announced: bool,
     /// The end of the log when the epoch began.
     pub(crate) start: Seq,
-    /// The next leader, once everything proposed is committed.
+    /// The replica that leads next, once all proposals are committed.
     pub(crate) handing: Option<PlacementId>,
-    /// Time since when no lease covers it, for good.
+    /// Time at which its lease ended for good.
     pub(crate) withdrawn: Option<Millis>,
     pub(crate) followers: BTreeMap<PlacementId, Progress>,
     pub(crate) proposals: VecDeque<Proposal>,
@@ -62,14 +62,15 @@ impl Lead {
         }
     }
 
-    /// Returns whether it is being given up.
+    /// Returns whether this leadership is ending.
     pub(crate) fn is_ending(&self) -> bool {
         self.handing.is_some() || self.withdrawn.is_some()
     }
 }
 
 impl Replica {
-    /// Applies a configuration of the epoch it leads: the other replicas, and the answer to its request.
+    /// Applies a configuration of the epoch that it leads: the other replicas, and the answer to its request if the
+    /// version has risen.
     pub(crate) fn learn(&mut self, now: Millis, risen: bool) {
         let end = self.log.last();
         let (own, resend_ms) = (self.identity.placement, self.timing().resend_ms());
@@ -77,7 +78,7 @@ impl Replica {
         let (Role::Lead(lead), Some(configuration)) = (&mut self.role, &self.configuration) else { return };
         let row = &configuration.row;
         if risen {
-            lead.requests.answered(row, now, resend_ms);
+            lead.requests.take_answer(row, now, resend_ms);
         }
         let others = || row.placements.iter().filter(|other| other.id != own && other.state != ReplicaState::Unload);
         lead.followers.retain(|placement, _| others().any(|other| other.id == *placement));
@@ -85,26 +86,26 @@ impl Replica {
             let peer = configuration.peers.get(&other.id);
             let incarnation = peer.map_or(Incarnation::ZERO, |peer| peer.incarnation);
             let address = ReplicaAddress { placement: other.id, node: other.node, incarnation };
-            // Another incarnation of the same copy has acknowledged nothing (rule 11).
+            // Another incarnation of the same replica has acknowledged nothing (rule 11).
             if any_life && let Some(known) = lead.followers.get_mut(&other.id) {
                 known.address = address;
             }
             if lead.followers.get(&other.id).is_none_or(|known| known.address != address) {
                 lead.followers.insert(other.id, Progress::new(address, end, now));
                 lead.confirms.forget(other.id);
-                // A slow former incarnation says nothing about this one.
+                // A back-off because of the former incarnation does not apply to this one.
                 lead.requests.add_backoff.remove(&other.id);
                 lead.requests.candidate.take_if(|(placement, _)| *placement == other.id);
             }
             if let Some(progress) = lead.followers.get_mut(&other.id) {
                 let counts = other.state == ReplicaState::Live;
                 if progress.counts && !counts {
-                    // Probably dropped because it is silent or about to exit: it has to answer before it is waited for
-                    // again, and not at once, as it may still answer and then be gone, unless the partition stalls
-                    // without it.
+                    // It was probably dropped because it is silent or about to exit, so it must answer before it
+                    // counts again. Even then its addition waits, as it may answer once more and exit; but not if the
+                    // partition stalls without it.
                     *progress = Progress::new(address, end, now);
                     if row.live().count() >= usize::from(row.min_in_sync) {
-                        lead.requests.rest(other.id, now, resend_ms);
+                        lead.requests.delay_addition(other.id, now, resend_ms);
                     }
                 }
                 progress.counts = counts;
@@ -260,7 +261,7 @@ impl Replica {
             if stale {
                 return;
             }
-            // It has matched before, so what it lacks was lost on the way: continue at its end.
+            // It has matched before, so the missing entries were lost in transit: continue at its end.
             if let Some(at) = meeting.filter(|at| *at == hint && at.seq >= progress.acked) {
                 progress.rewind(at.seq);
                 return;

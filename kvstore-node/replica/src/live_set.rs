@@ -1,4 +1,4 @@
-//! Live set: the counted replicas, and a leader's requests to the coordinator to add and to drop (rules 1–6).
+//! Live set: the counted replicas, and a leader's requests to the coordinator to add or drop replicas (rules 1–6).
 
 use crate::mutant::Mutant;
 use crate::output::Output;
@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 const BACKOFF_MS_MAX: u64 = 30_000;
 
-/// A request to the coordinator. It names the version it was made at, and every answer raises that version.
+/// A request without an answer yet. Its report names the version of the row, and any answer raises that version.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     request: Request,
+    /// Time of the last report of it.
     reported: Millis,
 }
 
@@ -21,7 +22,7 @@ enum Request {
     Drop(Vec<ReplicaName>),
 }
 
-/// Earliest time to repeat a refused or undone request, with growing delays.
+/// Earliest time to repeat a refused or undone request. Each repetition doubles the delay.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     count: u32,
@@ -29,7 +30,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    fn strike(&mut self, now: Millis, base_ms: u64) {
+    fn extend(&mut self, now: Millis, base_ms: u64) {
         if now.since(self.not_before) > 2 * BACKOFF_MS_MAX {
             self.count = 0;
         }
@@ -42,56 +43,55 @@ impl Backoff {
 /// A leader's requests to the coordinator about the Live set.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// The one request without a known answer.
-    asked: Option<Asked>,
-    /// A loader that is counted already, so that the commit position waits for it: otherwise a loader would never hold
-    /// everything committed at the moment of the request while writes keep coming. Not requested yet, so it may be
-    /// released.
+    pending: Option<PendingRequest>,
+    /// A loader that is counted before its addition is requested, so that the commit position waits for it. Without
+    /// that, a loader would never hold everything committed at the moment of the request while writes keep coming.
+    /// It may still be dropped without an answer of the coordinator.
     pub(crate) candidate: Option<(PlacementId, Millis)>,
-    /// True if so many followers are silent that fewer than `min_in_sync` would remain without them.
+    /// True if fewer than `min_in_sync` replicas would remain without the silent followers.
     pub(crate) stalled: bool,
     pub(crate) add_backoff: BTreeMap<PlacementId, Backoff>,
     drop_backoff: Backoff,
 }
 
 impl Requests {
-    pub(crate) fn is_asking(&self) -> bool {
-        self.asked.is_some()
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
-    /// Delays the next request for a replica that is no longer Live.
-    pub(crate) fn rest(&mut self, placement: PlacementId, now: Millis, base_ms: u64) {
+    /// Delays the next request to add a replica that is no longer Live.
+    pub(crate) fn delay_addition(&mut self, placement: PlacementId, now: Millis, base_ms: u64) {
         let backoff = self.add_backoff.entry(placement).or_default();
         if backoff.not_before <= now {
-            backoff.strike(now, base_ms);
+            backoff.extend(now, base_ms);
         }
     }
 
     fn is_adding(&self) -> bool {
-        matches!(&self.asked, Some(Asked { request: Request::Add(_), .. }))
+        matches!(&self.pending, Some(PendingRequest { request: Request::Add(_), .. }))
     }
 
-    /// Takes the answer to the request: a higher version was seen (rule 3).
-    pub(crate) fn answered(&mut self, row: &Partition, now: Millis, base_ms: u64) {
+    /// Handles the answer to the request: a row with a higher version (rule 3).
+    pub(crate) fn take_answer(&mut self, row: &Partition, now: Millis, base_ms: u64) {
         let state = |placement| row.placement(placement).map(|placement| placement.state);
         self.stalled = false; // judged again at the next tick, over the new set
         if self.candidate.is_some_and(|(placement, _)| state(placement) != Some(ReplicaState::Load)) {
             self.candidate = None;
         }
         self.add_backoff.retain(|placement, _| state(*placement).is_some());
-        match self.asked.take().map(|asked| asked.request) {
+        match self.pending.take().map(|pending| pending.request) {
             Some(Request::Add(joiner)) if state(joiner.placement) == Some(ReplicaState::Load) => {
-                self.add_backoff.entry(joiner.placement).or_default().strike(now, base_ms);
+                self.add_backoff.entry(joiner.placement).or_default().extend(now, base_ms);
             }
             Some(Request::Drop(silent)) => {
                 let refused = silent.iter().any(|name| state(name.placement) == Some(ReplicaState::Live));
                 if refused {
-                    self.drop_backoff.strike(now, base_ms);
+                    self.drop_backoff.extend(now, base_ms);
                 } else {
                     self.drop_backoff = Backoff::default();
                 }
                 for name in silent.iter().filter(|name| state(name.placement) == Some(ReplicaState::Load)) {
-                    self.add_backoff.entry(name.placement).or_default().strike(now, base_ms);
+                    self.add_backoff.entry(name.placement).or_default().extend(now, base_ms);
                 }
             }
             Some(Request::Add(_)) | None => {}
@@ -106,9 +106,9 @@ impl Replica {
         let own = self.identity.placement;
         let mut counted: Vec<PlacementId> =
             configuration.row.live().map(|live| live.id).filter(|id| *id != own).collect();
-        let joiner = match &lead.requests.asked {
-            Some(Asked { request: Request::Add(joiner), .. }) => Some(joiner.placement),
-            Some(Asked { request: Request::Drop(silent), .. }) if self.breaks(Mutant::SelfShrink) => {
+        let joiner = match &lead.requests.pending {
+            Some(PendingRequest { request: Request::Add(joiner), .. }) => Some(joiner.placement),
+            Some(PendingRequest { request: Request::Drop(silent), .. }) if self.breaks(Mutant::SelfShrink) => {
                 counted.retain(|id| silent.iter().all(|name| name.placement != *id));
                 None
             }
@@ -144,7 +144,7 @@ impl Replica {
         row.and_then(|row| row.placement(placement)).is_some_and(|placement| placement.state == ReplicaState::Live)
     }
 
-    /// Requests a loader that holds everything, if there is one.
+    /// Requests the addition of a loader that holds the whole log, if there is one.
     pub(crate) fn consider_requests(&mut self, now: Millis, out: &mut Vec<Output>) {
         let (commit, enough) = (self.commit, self.is_enough());
         let lease = self.lease || self.breaks(Mutant::AskWithoutLease);
@@ -153,17 +153,17 @@ impl Replica {
         let short_at_takeover = self.breaks(Mutant::TakeoverJoinerShort);
         let (Role::Lead(lead), Some(configuration)) = (&mut self.role, &self.configuration) else { return };
         // Rule 5: an unanswered joiner that dies stalls writes, so no replica is added while the coordinator is away.
-        if !lease || lead.requests.is_asking() || lead.is_ending() {
+        if !lease || lead.requests.is_pending() || lead.is_ending() {
             return;
         }
-        // A take-over needs a joiner only if there are too few replicas without it; and then one that holds the whole
+        // A take-over needs a joiner only if there are too few replicas without one; that joiner must hold the whole
         // log.
         let needed = if lead.serving || short_at_takeover { commit } else { lead.start };
-        // There are also too few if dropping a silent replica would leave too few.
+        // They are also too few if dropping the silent ones would leave fewer than `min_in_sync`.
         if !lead.serving && enough && !lead.requests.stalled {
             return;
         }
-        let mut ask = None;
+        let mut ready = None;
         for (placement, progress) in &lead.followers {
             let loading = configuration.row.placement(*placement).is_some_and(|row| row.state == ReplicaState::Load);
             let backoff = lead.requests.add_backoff.get(placement);
@@ -172,7 +172,7 @@ impl Replica {
                 continue;
             }
             if progress.holds(needed) || short {
-                ask = Some(ReplicaName { placement: *placement, incarnation: progress.address.incarnation });
+                ready = Some(ReplicaName { placement: *placement, incarnation: progress.address.incarnation });
                 break;
             }
             // A loader that still lacks much, or has a slow disk, would delay every write by as much.
@@ -181,15 +181,15 @@ impl Replica {
                 lead.requests.candidate = Some((*placement, now));
             }
         }
-        if let Some(joiner) = ask {
+        if let Some(joiner) = ready {
             lead.requests.candidate = None;
-            lead.requests.asked = Some(Asked { request: Request::Add(joiner), reported: now });
+            lead.requests.pending = Some(PendingRequest { request: Request::Add(joiner), reported: now });
             let epoch = lead.epoch;
             self.report(epoch, Fact::CaughtUp { joiner }, out);
         }
     }
 
-    /// Returns the Live followers that have owed an answer for the time-out.
+    /// Returns the Live followers that have not answered for the replication time-out.
     fn silent(&self, now: Millis) -> Vec<ReplicaName> {
         let timing = self.timing();
         let Role::Lead(lead) = &self.role else { return Vec::new() };
@@ -201,6 +201,7 @@ impl Replica {
         lead.followers.iter().filter_map(overdue).take(most).collect()
     }
 
+    /// Repeats an unanswered request, or requests to drop silent followers; then considers an addition.
     pub(crate) fn tick_requests(&mut self, now: Millis, out: &mut Vec<Output>) {
         let timing = self.timing();
         let (timeout_ms, resend_ms) = (timing.replication_timeout_ms, timing.resend_ms());
@@ -217,23 +218,23 @@ impl Replica {
                 || now.since(since) >= lead.followers.get(&placement).map_or(0, |known| known.timeout_ms(timing)))
         {
             requests.candidate = None;
-            requests.add_backoff.entry(placement).or_default().strike(now, resend_ms);
+            requests.add_backoff.entry(placement).or_default().extend(now, resend_ms);
         }
         let mut fact = None;
-        if let Some(asked) = &mut requests.asked {
+        if let Some(pending) = &mut requests.pending {
             // No answer is not a refusal: repeat the request, and keep counting.
-            if now.since(asked.reported) >= timeout_ms {
-                asked.reported = now;
-                fact = match &asked.request {
+            if now.since(pending.reported) >= timeout_ms {
+                pending.reported = now;
+                fact = match &pending.request {
                     Request::Add(joiner) => lease.then_some(Fact::CaughtUp { joiner: *joiner }),
                     Request::Drop(silent) => Some(Fact::Silent { followers: silent.clone() }),
                 };
-                if gives_up && matches!(asked.request, Request::Add(_)) {
-                    requests.asked = None;
+                if gives_up && matches!(pending.request, Request::Add(_)) {
+                    requests.pending = None;
                 }
             }
         } else if !silent.is_empty() && (now >= requests.drop_backoff.not_before || hasty) {
-            requests.asked = Some(Asked { request: Request::Drop(silent.clone()), reported: now });
+            requests.pending = Some(PendingRequest { request: Request::Drop(silent.clone()), reported: now });
             fact = Some(Fact::Silent { followers: silent });
         }
         if let Some(fact) = fact {

@@ -133,7 +133,7 @@ impl Replica {
             Role::Follow => self.overtaken.is_some(),
             Role::Released { .. } => true,
             Role::Lead(lead) => {
-                let waiting = lead.requests.is_asking() || lead.confirms.is_busy() || lead.withdrawn.is_some();
+                let waiting = lead.requests.is_pending() || lead.confirms.is_busy() || lead.withdrawn.is_some();
                 waiting || !lead.followers.is_empty() || !lead.serving || self.online_unheard(lead)
             }
         }

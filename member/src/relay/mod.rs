@@ -10,7 +10,7 @@ mod kept;
 #[path = "tests.rs"]
 mod tests;
 
-use self::kept::Kept;
+use self::kept::LastBeat;
 use crate::mutant::{Broken, Mutant};
 use archon_types::{Incarnation, LeaseTiming, Millis, NodeId, Over, PARTICIPANTS_CARRIED_MAX};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ pub enum Took {
 pub struct Relay<B> {
     heartbeat_ms: u64,
     forgotten_after_ms: u64,
-    members: BTreeMap<NodeId, Kept<B>>,
+    members: BTreeMap<NodeId, LastBeat<B>>,
     /// Number of the last batch.
     batches: u64,
     /// Announced departure of the next batch.
@@ -175,7 +175,8 @@ impl<B: Carried> Relay<B> {
         if known.is_none() && !self.has_room(is_node, rows) {
             return Took::Busy;
         }
-        self.members.insert(node, Kept { from, newest: life, came: now, beat: Some(beat), departed: false, is_node });
+        self.members
+            .insert(node, LastBeat { from, newest: life, arrived: now, beat: Some(beat), is_sent: false, is_node });
         if self.silent.is_some() {
             return Took::Waits;
         }
@@ -301,12 +302,12 @@ impl<B: Carried> Relay<B> {
         let old_counts = self.broken.breaks(Mutant::OldBeatPassedOn); // rule 66
         let mut beats = Vec::new();
         for kept in self.members.values_mut() {
-            if now.since(kept.came) > self.heartbeat_ms && !old_counts {
+            if now.since(kept.arrived) > self.heartbeat_ms && !old_counts {
                 kept.beat = None;
             }
             let again = towards == Towards::Everybody || old_counts;
-            if let Some(beat) = kept.beat.as_ref().filter(|_| again || !kept.departed) {
-                kept.departed = true;
+            if let Some(beat) = kept.beat.as_ref().filter(|_| again || !kept.is_sent) {
+                kept.is_sent = true;
                 beats.push(beat.clone());
             }
         }
@@ -322,6 +323,6 @@ impl<B: Carried> Relay<B> {
     }
 
     fn forget(&mut self, now: Millis) {
-        self.members.retain(|_, kept| now.since(kept.came) <= self.forgotten_after_ms);
+        self.members.retain(|_, kept| now.since(kept.arrived) <= self.forgotten_after_ms);
     }
 }

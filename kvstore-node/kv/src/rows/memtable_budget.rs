@@ -4,18 +4,18 @@ use crate::mutant::Mutant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that all memtables of a node may hold together.
-pub const RECENT_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Default bound on all memtables of a node together, in bytes.
+const MEMTABLE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Inverse of the share of the bound that cached windows of clients may take. They leave by no flush, so the share is
-/// small: flushing the rest must make room.
+/// Inverse of the share of the bound for cached client windows. A flush does not free them, so the share is small: the
+/// flush of the other bytes must make enough room.
 const CACHE_PART: usize = 16;
 
 /// The bound on all memtables of a node together. Clones share it.
 #[derive(Clone, Debug)]
 pub struct MemtableBudget {
     used: Arc<AtomicUsize>,
-    /// Bytes of cached windows among them.
+    /// Used bytes that are cached windows.
     cached: Arc<AtomicUsize>,
     /// Memtables with cached windows.
     caching: Arc<AtomicUsize>,
@@ -27,7 +27,7 @@ pub struct MemtableBudget {
 
 impl Default for MemtableBudget {
     fn default() -> Self {
-        Self::new(RECENT_BYTES_MAX)
+        Self::new(MEMTABLE_BYTES_MAX)
     }
 }
 
@@ -64,13 +64,13 @@ impl MemtableBudget {
     }
 
     /// Returns whether new writes must be refused. Writes already decided (a follower's entries, a replay) are still
-    /// accepted, so the bound can be exceeded by what was in flight.
+    /// accepted, so writes in flight can exceed the bound.
     pub fn is_full(&self) -> bool {
         self.bytes_used() >= self.max
     }
 
-    /// Returns whether entries of leaders must wait as well. The bound is half more than for new writes: among equal
-    /// nodes, leaders then wait for their own engines before a follower makes them wait.
+    /// Returns whether entries from leaders must wait as well. The bound is 1.5 times the one for new writes: among
+    /// equal nodes, a leader then waits for its own engine before a follower makes it wait.
     pub fn is_overfull(&self) -> bool {
         self.bytes_used() >= self.max + self.max / 2
     }
@@ -96,9 +96,9 @@ impl MemtableBudget {
         }
     }
 
-    /// Returns whether a memtable with `bytes` of cached windows must drop some: the windows of all memtables exceed their
-    /// share, or half of it, and this memtable exceeds its equal part of that half. The other half is for memtables that
-    /// begin to cache before the others have dropped what exceeds their part.
+    /// Returns whether a memtable with `bytes` of cached windows must drop some. It must if the windows of all
+    /// memtables exceed their share; or if they exceed half of it, and this memtable exceeds its equal part of that
+    /// half. The other half is for memtables that begin to cache before the others have dropped their excess.
     pub(crate) fn is_cache_beyond_part(&self, bytes: usize) -> bool {
         let (cached, share) = (self.cached.load(Ordering::Relaxed), self.max / CACHE_PART);
         let part = || share / 2 / self.caching.load(Ordering::Relaxed).max(1);
