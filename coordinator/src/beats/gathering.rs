@@ -3,7 +3,7 @@
 
 use super::{BATCHES_MAX, Batch, Waiting};
 use crate::clock::boot_now;
-use crate::leader::session::{Heard, Session};
+use crate::leader::session::{LastHeartbeat, Session};
 use crate::push::EncodedNews;
 use crate::service::check_member;
 use crate::statistics::metrics::Metrics;
@@ -157,13 +157,13 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
 /// Records the accepted heartbeats with their relays, and the loads of members.
 fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
     let now = boot_now();
-    let heard = || {
+    let granted = || {
         let entries = gathered.iter().flat_map(|(batch, entries)| entries.iter().map(move |entry| (batch, entry)));
         let granted = entries.filter(|(_, entry)| entry.outcome.is_ok());
         granted.filter_map(|(batch, entry)| Some((batch.beats.relay, batch.beats.beats.get(entry.place)?)))
     };
-    session.note_heard(heard().map(|(relay, beat)| {
-        let heard = Heard {
+    session.note_heartbeats(granted().map(|(relay, beat)| {
+        let last = LastHeartbeat {
             incarnation: beat.incarnation,
             at: now,
             table_version: beat.table_version,
@@ -171,12 +171,12 @@ fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
             via: relay.map(|(relay, _)| relay).filter(|relay| *relay != beat.node),
             carried: relay.is_some(),
         };
-        (beat.node, heard)
+        (beat.node, last)
     }));
     let mut turned: Vec<(NodeId, Option<DiskFull>)> = Vec::new();
     {
         let mut loads = session.loads().lock();
-        for (_, beat) in heard() {
+        for (_, beat) in granted() {
             if let Some(load) = &beat.load
                 && loads.note(beat.node, load)
             {

@@ -1,4 +1,4 @@
-//! One session of leading: memory of this coordinator while, and only while, it leads.
+//! Leader session: the memory that a coordinator has only while it leads.
 
 use crate::beats::BeatQueue;
 use crate::leader::load::Loads;
@@ -19,24 +19,25 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Content of a node's last heartbeat, for the pusher and for people.
+/// Content of a node's last heartbeat, for the pusher and for node descriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct LastHeartbeat {
     /// The incarnation that sent it.
     pub(crate) incarnation: Incarnation,
     /// Time of arrival, on the boot clock.
     pub(crate) at: Millis,
     /// The table version that the node holds.
     pub(crate) table_version: Version,
-    /// The key that pushes to it must contain.
+    /// The key that pushes to the node must contain.
     pub(crate) key: PushKey,
-    /// The node that relayed its heartbeat; `None` if it came directly, or is a relay's own.
+    /// The node that relayed the heartbeat; `None` if it came directly, or is a relay's own.
     pub(crate) via: Option<NodeId>,
-    /// True if it came in a relay's batch, including the relay's own.
+    /// True if it came in a relay's batch, as a relay's own do.
     pub(crate) carried: bool,
 }
 
-/// Plans by the versions of tables and moves for which they are made.
+/// Plans, each for one version of the tables and of the moves, and for one set of spared nodes: those that clients
+/// cannot reach, or could not until recently.
 pub(crate) type Plans = Shared<((Version, Version), BTreeSet<NodeId>), Planned>;
 
 /// A session in which this coordinator leads. It loses all of its memory at the end, except the [`Term`], which the
@@ -46,8 +47,8 @@ pub(crate) struct Session {
     number: u64,
     stop: CancellationToken,
     term: Arc<Mutex<Term>>,
-    heard: Mutex<BTreeMap<NodeId, Heard>>,
-    /// Pushers that cannot push before the first heartbeat of their node. Locked after `heard`, never before.
+    heartbeats: Mutex<BTreeMap<NodeId, LastHeartbeat>>,
+    /// Pushers that cannot push before the first heartbeat of their node. Locked after `heartbeats`, never before.
     awaited: Mutex<BTreeMap<NodeId, Arc<Notify>>>,
     loads: Mutex<Loads>,
     plans: Plans,
@@ -85,7 +86,7 @@ impl Session {
             number,
             stop,
             term,
-            heard: Mutex::default(),
+            heartbeats: Mutex::default(),
             awaited: Mutex::default(),
             loads: Mutex::default(),
             plans: Plans::default(),
@@ -117,8 +118,8 @@ impl Session {
         &self.quorum
     }
 
-    /// Returns the decider of this term. Locked for one synchronous step at a time; lock it before the state, never
-    /// after.
+    /// Returns the state of this term, which decides. Locked for one synchronous step at a time; lock it before the
+    /// state, never after.
     pub(crate) fn term(&self) -> &Mutex<Term> {
         &self.term
     }
@@ -128,7 +129,7 @@ impl Session {
         &self.loads
     }
 
-    /// Returns the present or last computed plans.
+    /// Returns the computation of plans: the running one, or the last.
     pub(crate) const fn plans(&self) -> &Plans {
         &self.plans
     }
@@ -145,49 +146,50 @@ impl Session {
     }
 
     /// Records accepted heartbeats.
-    pub(crate) fn note_heard(&self, beats: impl Iterator<Item = (NodeId, Heard)>) {
-        let mut behind = false;
+    pub(crate) fn note_heartbeats(&self, beats: impl Iterator<Item = (NodeId, LastHeartbeat)>) {
+        let mut table_changed = false;
         {
-            let mut all = self.heard.lock();
-            for (node, heard) in beats {
-                let before = all.insert(node, heard);
+            let mut all = self.heartbeats.lock();
+            for (node, beat) in beats {
+                let before = all.insert(node, beat);
                 if let Some(pusher) = self.awaited.lock().remove(&node) {
                     pusher.notify_one();
                 }
-                behind |= before.is_none_or(|before| before.table_version != heard.table_version);
+                table_changed |= before.is_none_or(|before| before.table_version != beat.table_version);
             }
         }
-        if behind {
+        if table_changed {
             self.pushes.notify_one();
         }
     }
 
     /// Returns the last heartbeat of a node.
-    pub(crate) fn heard(&self, node: NodeId) -> Option<Heard> {
-        self.heard.lock().get(&node).copied()
+    pub(crate) fn last_heartbeat(&self, node: NodeId) -> Option<LastHeartbeat> {
+        self.heartbeats.lock().get(&node).copied()
     }
 
     /// Returns the key for pushes to this incarnation of a node. Without a heartbeat so far, `wake` is notified by the
     /// first one.
     pub(crate) fn push_key(&self, node: NodeId, incarnation: Incarnation, wake: &Arc<Notify>) -> Option<PushKey> {
-        let heard = self.heard.lock();
-        let known = heard.get(&node).filter(|heard| heard.incarnation == incarnation);
+        let heartbeats = self.heartbeats.lock();
+        let known = heartbeats.get(&node).filter(|beat| beat.incarnation == incarnation);
         if known.is_none() {
             self.awaited.lock().insert(node, Arc::clone(wake));
         }
-        known.map(|heard| heard.key)
+        known.map(|beat| beat.key)
     }
 
     /// Forgets loads and heartbeats of nodes that are no longer alive in the state.
     pub(crate) fn forget_nodes(&self, keep: impl Fn(NodeId) -> bool) {
-        self.heard.lock().retain(|node, _| keep(*node));
+        self.heartbeats.lock().retain(|node, _| keep(*node));
         self.awaited.lock().retain(|node, _| keep(*node));
         self.polls.retain(&keep);
         self.access_known.retain(&keep);
         self.loads.lock().retain(keep);
     }
 
-    /// Waits until every active node applies the present client rights, at most for `within`. Returns the others.
+    /// Waits until every active node applies the present client rights, at most for `within`. Returns the nodes that do
+    /// not apply them yet.
     pub(crate) async fn until_access_is_known(&self, within: Duration) -> Vec<NodeId> {
         let deadline = tokio::time::Instant::now() + within;
         let mut known = self.access_known.watch();
@@ -205,7 +207,8 @@ impl Session {
         }
     }
 
-    /// Returns true if heartbeats are answered: not while this coordinator stalls, nor before it knows that no recovery has taken its place.
+    /// Returns true if heartbeats are answered: not while this coordinator stalls, nor before it knows that no recovery
+    /// has taken its place.
     pub(crate) fn is_granting(&self) -> bool {
         self.granting.load(Ordering::Relaxed) && !self.stop.is_cancelled() && self.quorum.may_grant()
     }
@@ -249,7 +252,7 @@ impl Session {
         if self.led(within).await? == self.number { Ok(()) } else { Err(self.quorum.not_leading()) }
     }
 
-    /// Returns the term in which a majority confirms, in a round that begins now, that this coordinator leads.
+    /// Starts a quorum round, and returns the term in which a majority confirms that this coordinator leads.
     ///
     /// # Errors
     /// Like [`Quorum::confirm`]; `NotCoordinatorLeader` also if this session has ended.

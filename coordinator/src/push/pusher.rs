@@ -4,7 +4,7 @@
 use super::Target;
 use super::deltas::Deltas;
 use crate::clock::boot_now;
-use crate::leader::session::{Heard, Session};
+use crate::leader::session::{LastHeartbeat, Session};
 use crate::raft::connect;
 use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::ClusterState;
@@ -282,32 +282,32 @@ impl Pusher {
     /// Pushes everything again to a node that reports less than it acknowledged, and skips data that it reports to
     /// hold.
     fn look_at_heartbeat(&mut self) {
-        let Some(heard) = self.heard() else { return };
-        if self.acknowledged.look_at_heartbeat(heard.at, heard.table_version) {
-            tracing::info!(node = %self.node, holds = %heard.table_version, "the node lost its table; pushing it whole");
+        let Some(beat) = self.last_heartbeat() else { return };
+        if self.acknowledged.look_at_heartbeat(beat.at, beat.table_version) {
+            tracing::info!(node = %self.node, holds = %beat.table_version, "the node lost its table; pushing it whole");
         }
         self.session.quorum().replicated().read(|state| {
             if state.protocol >= NEWS_SINCE {
-                self.acknowledged.note_held(state, heard.at, heard.table_version);
+                self.acknowledged.note_held(state, beat.at, beat.table_version);
             }
         });
     }
 
     /// Returns the last heartbeat of this incarnation.
-    fn heard(&self) -> Option<Heard> {
-        self.session.heard(self.node).filter(|heard| heard.incarnation == self.target.incarnation)
+    fn last_heartbeat(&self) -> Option<LastHeartbeat> {
+        self.session.last_heartbeat(self.node).filter(|beat| beat.incarnation == self.target.incarnation)
     }
 
     /// Returns for how long pushes leave out the content of answers to its heartbeats; `None`: answers do not bring it.
     fn answers_awaited(&mut self) -> Option<Duration> {
         let now = boot_now();
-        let heard = self.heard().filter(|heard| heard.carried)?;
+        let beat = self.last_heartbeat().filter(|beat| beat.carried)?;
         let until = self.session.quorum().replicated().read(|state| {
             if state.protocol < NEWS_SINCE || !self.acknowledged.lacks_news_alone(state, self.node) {
                 return None;
             }
-            self.session.news.of(state, heard.table_version, &self.session.quorum().coordinators())?;
-            self.awaited.until(state, heard.at, heard.table_version, now)
+            self.session.news.of(state, beat.table_version, &self.session.quorum().coordinators())?;
+            self.awaited.until(state, beat.at, beat.table_version, now)
         })?;
         Some(Duration::from_millis(until.since(now)))
     }

@@ -6,17 +6,17 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// A snapshot file that is being written. It gets its name once it was read back and found whole; until then it has a
-/// temporary name, and is removed when this is dropped.
+/// A snapshot file that is being written. It has a temporary name until it was read back and found complete; a drop
+/// before that removes it.
 #[derive(Debug)]
 pub struct SnapshotFile {
     path: PathBuf,
-    aside: PathBuf,
+    temporary: PathBuf,
     file: File,
 }
 
 impl SnapshotFile {
-    /// Creates one. Blocks.
+    /// Creates the file under its temporary name. Blocks.
     ///
     /// # Errors
     /// [`RecoverError::Taken`] if the path exists; [`RecoverError::Unwritable`].
@@ -24,10 +24,10 @@ impl SnapshotFile {
         if path.exists() {
             return Err(RecoverError::Taken { path: path.to_path_buf() });
         }
-        let aside = archon_durable::temporary_path(path);
-        let file = archon_durable::create_fresh(&aside);
+        let temporary = archon_durable::temporary_path(path);
+        let file = archon_durable::create_fresh(&temporary);
         let file = file.map_err(|source| unwritable(path, "create", source))?;
-        Ok(Self { path: path.to_path_buf(), aside, file })
+        Ok(Self { path: path.to_path_buf(), temporary, file })
     }
 
     /// Adds bytes. Blocks.
@@ -44,8 +44,8 @@ impl SnapshotFile {
     /// [`RecoverError`]
     pub fn finish(self) -> Result<SurvivorSummary, RecoverError> {
         self.file.sync_all().map_err(|source| unwritable(&self.path, "sync", source))?;
-        let summary = Survivor::read_file(&self.aside)?.summary();
-        let renamed = archon_durable::rename(&self.aside, &self.path);
+        let summary = Survivor::read_file(&self.temporary)?.summary();
+        let renamed = archon_durable::rename(&self.temporary, &self.path);
         renamed.map_err(|source| unwritable(&self.path, "rename", source))?;
         Ok(summary)
     }
@@ -54,7 +54,7 @@ impl SnapshotFile {
 impl Drop for SnapshotFile {
     fn drop(&mut self) {
         // A finished file has no temporary name any longer.
-        let _ = fs::remove_file(&self.aside);
+        let _ = fs::remove_file(&self.temporary);
     }
 }
 

@@ -1,4 +1,4 @@
-//! One call that changes the cluster: its originator, progress and audit record.
+//! One administrative call: its caller, its progress, and the audit record of a change.
 
 use super::budget;
 use crate::audit::{Audit, Change, Outcome, Record, What};
@@ -16,13 +16,13 @@ use tonic::Request;
 /// Progress of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// The leader has not considered it.
+    /// It has not reached the leader.
     Asked,
-    /// It is being judged by the state, or was refused by it.
+    /// The state is checking it, or has refused it.
     Judged,
     /// There was nothing to commit.
     Idle,
-    /// It was given to the log, and may become committed regardless of the answer.
+    /// It is in the log, and may be committed whatever the answer is.
     Proposed,
     /// It is committed.
     Done,
@@ -32,11 +32,11 @@ pub(super) enum Stage {
 pub(super) struct Call<'a> {
     audit: &'a Audit,
     caller: Caller,
-    /// Maximum time for it.
+    /// Time limit.
     pub(super) within: Duration,
     /// Cluster named in the request, if any.
     cluster: Option<v1::ClusterRef>,
-    /// Makes a retry have one effect; nil for a call that only reads.
+    /// Id that a retry repeats, so that the call takes effect once; nil for a call that only reads.
     request: RequestId,
     stage: Mutex<Stage>,
     /// Taken once it is recorded.
@@ -52,7 +52,7 @@ impl<'a> Call<'a> {
         Self::begin(audit, path, Caller::of(request), budget(request.metadata()), id, audited)
     }
 
-    /// Creates a call with a document; `document` is absent if the request holds no document of its method.
+    /// Creates a call with a document; `document` is `None` if the request holds none that its method can read.
     pub(super) fn with_document<T: MethodCall>(
         audit: &'a Audit,
         request: &Request<v1::AdminRequest>,
@@ -118,7 +118,7 @@ impl<'a> Call<'a> {
         self.caller.check_name(call, role, name)
     }
 
-    /// Notes its progress.
+    /// Records its progress.
     pub(super) fn reaches(&self, stage: Stage) {
         *self.stage.lock() = stage;
     }
@@ -149,8 +149,8 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Returns the outcome to record for a call with this progress and error; `None` for one that changed nothing, or that
-/// another coordinator answers.
+/// Returns the outcome to record for a call with this progress and error; `None` for a call that changed nothing, or
+/// that another coordinator records.
 fn outcome(stage: Stage, error: Option<&ErrorDetail>) -> Option<Outcome> {
     let refused = |error: &ErrorDetail| Outcome::Refused { kind: error.kind, message: error.message.clone() };
     match (stage, error) {
@@ -170,7 +170,7 @@ fn outcome(stage: Stage, error: Option<&ErrorDetail>) -> Option<Outcome> {
 mod tests {
     use super::*;
 
-    fn kept(stage: Stage, kind: Option<ErrorKind>) -> &'static str {
+    fn recorded(stage: Stage, kind: Option<ErrorKind>) -> &'static str {
         let error = kind.map(|kind| ErrorDetail::new(kind, "why"));
         match outcome(stage, error.as_ref()) {
             None => "nothing",
@@ -182,16 +182,20 @@ mod tests {
 
     #[test]
     fn audit_records_the_known_outcome_of_a_change() {
-        assert_eq!(kept(Stage::Done, None), "done");
-        assert_eq!(kept(Stage::Done, Some(ErrorKind::NoQuorum)), "done", "what was asked afterwards does not matter");
-        assert_eq!(kept(Stage::Judged, Some(ErrorKind::NotFound)), "refused");
-        assert_eq!(kept(Stage::Judged, Some(ErrorKind::NotEnoughNodes)), "refused");
-        assert_eq!(kept(Stage::Asked, Some(ErrorKind::InvalidArgument)), "refused");
-        assert_eq!(kept(Stage::Asked, Some(ErrorKind::NotCoordinatorLeader)), "nothing", "the leader keeps it");
-        assert_eq!(kept(Stage::Idle, None), "nothing");
-        assert_eq!(kept(Stage::Proposed, Some(ErrorKind::ReadOnly)), "refused");
+        assert_eq!(recorded(Stage::Done, None), "done");
+        assert_eq!(
+            recorded(Stage::Done, Some(ErrorKind::NoQuorum)),
+            "done",
+            "an error after the commit changes nothing"
+        );
+        assert_eq!(recorded(Stage::Judged, Some(ErrorKind::NotFound)), "refused");
+        assert_eq!(recorded(Stage::Judged, Some(ErrorKind::NotEnoughNodes)), "refused");
+        assert_eq!(recorded(Stage::Asked, Some(ErrorKind::InvalidArgument)), "refused");
+        assert_eq!(recorded(Stage::Asked, Some(ErrorKind::NotCoordinatorLeader)), "nothing", "the leader records it");
+        assert_eq!(recorded(Stage::Idle, None), "nothing");
+        assert_eq!(recorded(Stage::Proposed, Some(ErrorKind::ReadOnly)), "refused");
         for unknown in [ErrorKind::NotCoordinatorLeader, ErrorKind::DeadlineExceeded, ErrorKind::ShuttingDown] {
-            assert_eq!(kept(Stage::Proposed, Some(unknown)), "unknown");
+            assert_eq!(recorded(Stage::Proposed, Some(unknown)), "unknown");
         }
     }
 }

@@ -193,7 +193,7 @@ pub(super) fn node_summary(
     row: &NodeRow,
 ) -> NodeSummary {
     let id = row.node.id;
-    let heard = session.heard(id);
+    let heartbeat = session.last_heartbeat(id);
     let loads = session.loads().lock();
     let Node { name, address, incarnation, status, goal, zone, weight, partitions_max, since, .. } = row.node.clone();
     NodeSummary {
@@ -212,9 +212,9 @@ pub(super) fn node_summary(
         bytes_stored: loads.bytes_stored(id),
         keys_stored: loads.keys(id),
         operations_per_second: loads.operations_per_second(id),
-        silent_for_ms: heard.map(|heard| boot_now().since(heard.at)),
+        silent_for_ms: heartbeat.map(|heartbeat| boot_now().since(heartbeat.at)),
         door: remembered.door(&row.node).map(|view| door(state, view)),
-        via: heard.and_then(|heard| heard.via).map(|relay| state.node_name(relay)),
+        via: heartbeat.and_then(|heartbeat| heartbeat.via).map(|relay| state.node_name(relay)),
         disk_full: loads.disk_full(id).is_some(),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
         maintenance_ends_at_ms: remembered.maintenance_left_ms(state, id).map(|left_ms| wall_now().plus(left_ms).get()),
