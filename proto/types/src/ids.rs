@@ -56,7 +56,7 @@ counter!(
     NodeId
 );
 counter!(
-    /// One copy of one partition on one node. Never reused; stored data is keyed by it.
+    /// One replica of one partition on one node. Never reused; stored data is keyed by it.
     PlacementId
 );
 counter!(

@@ -3,11 +3,11 @@
 use crate::PlacementId;
 use serde::{Deserialize, Serialize};
 
-/// A copy whose old log entries retain much of its node's log.
+/// A replica whose old log entries retain much of its node's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogPin {
-    /// The copy.
+    /// The replica.
     pub placement: PlacementId,
-    /// Bytes of the log retained by its entries, and by other copies' entries of the same age.
+    /// Bytes of the log retained by its entries, and by other replicas' entries of the same age.
     pub bytes: u64,
 }

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 /// duty names, and only [`Duty::Unload`] deletes (PROTOCOL rule 22).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Duty {
-    /// Host the copy `placement` of this partition in the role that the row assigns: leader, follower or loader.
+    /// Host the replica `placement` of this partition in the role that the row assigns: leader, follower or loader.
     Host {
         /// The partition's row.
         partition: Partition,
-        /// The copy on this node.
+        /// The replica on this node.
         placement: PlacementId,
     },
     /// Host it and give up the leadership of `epoch`: stop admitting, let operations in progress commit, report
@@ -23,22 +23,22 @@ pub enum Duty {
     HandOver {
         /// The partition's row.
         partition: Partition,
-        /// The copy on this node, which leads.
+        /// The replica on this node, which leads.
         placement: PlacementId,
         /// Next leader.
         to: PlacementId,
     },
     /// Delete this copy and report [`Fact::Unloaded`].
     Unload {
-        /// Partition of the copy.
+        /// Partition of the replica.
         partition: PartitionId,
-        /// The copy on this node.
+        /// The replica on this node.
         placement: PlacementId,
     },
     /// Set this copy aside, accept no more data for it, and report [`Fact::Inspected`]: the coordinators were recovered
     /// and do not know its state (PROTOCOL rule 61).
     Inspect {
-        /// The copy on this node, of any partition.
+        /// The replica on this node, of any partition.
         placement: PlacementId,
     },
 }
@@ -53,7 +53,7 @@ impl Duty {
         }
     }
 
-    /// Returns the copy of the duty.
+    /// Returns the replica of the duty.
     pub fn placement(&self) -> PlacementId {
         match self {
             Self::Host { placement, .. }
@@ -67,7 +67,7 @@ impl Duty {
 /// Replica identity that distinguishes it from a restarted or wiped one (PROTOCOL rule 5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ReplicaName {
-    /// The copy.
+    /// The replica.
     pub placement: PlacementId,
     /// Incarnation of its node.
     pub incarnation: Incarnation,
@@ -78,7 +78,7 @@ pub struct ReplicaName {
 pub struct Report {
     /// The partition.
     pub partition: PartitionId,
-    /// The reporter's own copy of it.
+    /// The reporter's own replica of it.
     pub placement: PlacementId,
     /// The epoch in which the fact holds.
     pub epoch: Epoch,
@@ -108,9 +108,9 @@ pub enum Fact {
     Released,
     /// Like [`Fact::Released`], from a participant that does not want the partition back soon.
     Declined,
-    /// The reporter has deleted its copy.
+    /// The reporter has deleted its replica.
     Unloaded,
-    /// The reporter's copy is damaged and must no longer count as in sync.
+    /// The reporter's replica is damaged and must no longer count as in sync.
     Damaged {
         /// Description of the damage, for the events.
         why: String,
@@ -118,37 +118,37 @@ pub enum Fact {
     /// The leader of this epoch lacks entries that the reporter knows as committed: one of the two lost data. The
     /// reporter stops following that leader and truncates nothing (PROTOCOL rule 10).
     LostData {
-        /// The leader's copy.
+        /// The leader's replica.
         leader: PlacementId,
         /// Last position that the reporter knows as committed.
         commit: Seq,
         /// Last position at which the two logs can agree.
         agreed: Seq,
     },
-    /// The reporter is named leader in this epoch but will never lead in it: a copy knows a higher epoch that the row
-    /// lacks, or the reporter followed another leader in this epoch. This also releases the leadership; the next one
-    /// must lie above both epochs (PROTOCOL rule 25).
+    /// The reporter is named leader in this epoch but will never lead in it: a replica knows a higher epoch that the
+    /// row lacks, or the reporter followed another leader in this epoch. This also releases the leadership; the next
+    /// one must lie above both epochs (PROTOCOL rule 25).
     Overtaken {
         /// The higher epoch, or this one.
         by: Epoch,
     },
-    /// The partition is being split, and the reporter has formed a copy of the new partition from its own copy of this
-    /// one, complete and on disk (PROTOCOL rule 38).
+    /// The partition is being split, and the reporter has formed a replica of the new partition from its replica of
+    /// this one, complete and on disk (PROTOCOL rule 38).
     Formed {
         /// Version of the row in which the split began.
         attempt: Version,
-        /// The formed copy.
+        /// The formed replica.
         copy: PlacementId,
         /// Position in this partition's log of the entry that gave up the keys.
         position: Position,
     },
-    /// The partition is being split, and the reporter's copy of the new partition has every key and receives all writes
-    /// to the reporter's copy of this one. The fact only shows when the keys can be given up with the shortest pause;
-    /// safety does not depend on it.
+    /// The partition is being split, and the reporter's replica of the new partition has every key and receives all
+    /// writes to the reporter's replica of this one. The fact only shows when the keys can be given up with the
+    /// shortest pause; safety does not depend on it.
     Mirroring {
         /// Version of the row in which the split began.
         attempt: Version,
-        /// The copy in formation.
+        /// The replica in formation.
         copy: PlacementId,
     },
     /// The reporter leads, and its log holds all rows of the absorbed partition, committed (PROTOCOL rule 47).
@@ -167,10 +167,10 @@ pub enum Fact {
     Emptied,
     /// The reporter leads, and the partition has been small for a while: it could be merged with a small neighbour.
     Undersized(Undersized),
-    /// End of the log of the reporter's copy, which was set aside by [`Duty::Inspect`]. The report's epoch is the
-    /// highest that the copy has persisted; its version is the incarnation in which it is reported.
+    /// End of the log of the reporter's replica, which was set aside by [`Duty::Inspect`]. The report's epoch is the
+    /// highest that the replica has persisted; its version is the incarnation in which it is reported.
     Inspected {
-        /// Last entry of the copy.
+        /// Last entry of the replica.
         last: Position,
     },
     /// The reporter leads and found the partition, in that version of its row, above a limit of its table: it should be

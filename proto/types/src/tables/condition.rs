@@ -1,15 +1,15 @@
-//! Remaining data in a copy that is not in sync.
+//! Remaining data in a replica that is not in sync.
 
 use crate::admin::word::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// Remaining data in a copy that is not in sync. Ordered from worst to best.
+    /// Remaining data in a replica that is not in sync. Ordered from worst to best.
     #[derive(Serialize, Deserialize)]
-    pub enum Condition: "condition of a copy" {
+    pub enum Condition: "replica condition" {
         /// Was in sync once; its data is damaged, missing, or was discarded to be copied again.
         Gone = "gone",
-        /// Was never in sync: an unfinished copy with an unknown part of the data.
+        /// Was never in sync: an unfinished replica with an unknown part of the data.
         Partial = "partial",
         /// From an older or different state of its node's directory: complete as of an unknown time.
         Older = "older",

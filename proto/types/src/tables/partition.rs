@@ -1,4 +1,4 @@
-//! Row of a partition: its copies, leader and keys.
+//! Row of a partition: its replicas, leader and keys.
 
 use crate::admin::word::words;
 use crate::common::limits::EPOCHS_AHEAD_MAX;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 words! {
     /// State of a replica in its partition.
     #[derive(Serialize, Deserialize)]
-    pub enum ReplicaState: "state of a copy" {
+    pub enum ReplicaState: "replica state" {
         /// Being loaded; not in sync.
         Load = "load",
         /// In sync: holds every acknowledged write durably.
@@ -21,7 +21,7 @@ words! {
     }
 }
 
-/// One copy of one partition on one node.
+/// One replica of one partition on one node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Placement {
     /// Number, never reused.
@@ -60,7 +60,7 @@ pub struct Partition {
     pub version: Version,
     /// Leading placement, always one of the Live ones.
     pub leader: Option<PlacementId>,
-    /// Every copy, in order of placement id.
+    /// Every replica, in order of placement id.
     pub placements: Vec<Placement>,
     /// Status.
     pub status: PartitionStatus,
@@ -73,8 +73,8 @@ pub struct Partition {
     pub split: Option<Box<Split>>,
     /// Merge with a neighbour in progress.
     pub merge: Option<Box<Merge>>,
-    /// Last merge whose keys it has: a copy serves them only if its log has reached that merge (PROTOCOL rule 48). Zero
-    /// if there was none.
+    /// Last merge that gave it keys: a replica serves them only once its log has reached that merge (PROTOCOL rule
+    /// 48). Zero if there was none.
     pub absorbed: Version,
 }
 
@@ -94,7 +94,7 @@ impl Partition {
         self.placements.iter().find(|placement| placement.id == id)
     }
 
-    /// Returns the copy on this node, if there is one. Two copies of a partition never share a node.
+    /// Returns the replica on this node, if there is one. Two replicas of a partition never share a node.
     pub fn placement_on(&self, node: NodeId) -> Option<&Placement> {
         self.placements.iter().find(|placement| placement.node == node)
     }
@@ -104,7 +104,7 @@ impl Partition {
         self.leader.and_then(|id| self.placement(id))
     }
 
-    /// Returns the copies that are in sync.
+    /// Returns the replicas that are in sync.
     pub fn live(&self) -> impl Iterator<Item = &Placement> {
         self.placements.iter().filter(|placement| placement.state == ReplicaState::Live)
     }

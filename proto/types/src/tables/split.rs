@@ -1,4 +1,4 @@
-//! Split of a partition of a table by ranges: the keys and copies of the new partition.
+//! Split of a partition of a table by ranges: the keys and replicas of the new partition.
 
 use crate::admin::reshaping::ReshapingPhase;
 use crate::common::limits::check_key;
@@ -22,40 +22,40 @@ pub struct Split {
     pub at: Bytes,
     /// Number of right: no partition of the table had it before, and none will after an abandoned split.
     pub right: u32,
-    /// Copies of right, each on a node with a copy of left, in order of placement.
+    /// Replicas of right, each on a node with a replica of left, in order of placement.
     pub copies: Vec<RightCopy>,
-    /// Left's leader is to give up the keys: enough copies have them, so that this takes only a moment.
+    /// Left's leader is to give up the keys: enough replicas have them, so that this takes only a moment.
     pub cut: bool,
     /// Position in left's log of the entry with which left gave up the keys. Right's log begins after it. `None` until
-    /// a copy of right was formed.
+    /// a replica of right was formed.
     pub position: Option<Position>,
 }
 
-/// One copy of right, which its node forms from its own copy of left.
+/// One replica of right, which its node forms from its own replica of left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RightCopy {
     /// Number, which it keeps when right is a partition.
     pub id: PlacementId,
-    /// Node of the copy.
+    /// Node of the replica.
     pub node: NodeId,
-    /// Stage of the copy.
+    /// Stage of the replica.
     pub stage: RightStage,
 }
 
-/// Stage of a copy of right. Each stage follows the one before; a node that lost its data restarts with the first.
+/// Stage of a replica of right. Each stage follows the one before; a node that lost its data restarts with the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum RightStage {
     /// Its node copies the keys, and still serves them as left's.
     #[default]
     Copying,
-    /// It has every key, and receives all writes to left's copy.
+    /// It has every key, and receives all writes to left's replica.
     Mirroring,
     /// It is complete, durably, as of the split's position.
     Formed,
 }
 
 impl RightCopy {
-    /// Returns true if the copy is complete, durably, as of the split's position.
+    /// Returns true if the replica is complete, durably, as of the split's position.
     pub fn is_formed(&self) -> bool {
         self.stage == RightStage::Formed
     }
@@ -72,7 +72,7 @@ impl Split {
         KeyRange { begin: self.at.clone(), end: left.end.clone() }
     }
 
-    /// Returns the copy of right on this node.
+    /// Returns the replica of right on this node.
     pub fn copy_on(&self, node: NodeId) -> Option<&RightCopy> {
         self.copies.iter().find(|copy| copy.node == node)
     }
@@ -82,17 +82,17 @@ impl Split {
         if self.cut { ReshapingPhase::Forming } else { ReshapingPhase::Copying }
     }
 
-    /// Returns the stage to which the present phase brings the copies.
+    /// Returns the stage to which the present phase brings the replicas.
     pub const fn goal(&self) -> RightStage {
         if self.cut { RightStage::Formed } else { RightStage::Mirroring }
     }
 
-    /// Returns the number of formed copies.
+    /// Returns the number of formed replicas.
     pub fn formed(&self) -> usize {
         self.copies.iter().filter(|copy| copy.is_formed()).count()
     }
 
-    /// Returns right's row after the split, without a leader, with the formed copies as Live. Its epoch is left's, so
+    /// Returns right's row after the split, without a leader, with the formed replicas as Live. Its epoch is left's, so
     /// that its first leadership is above every epoch of left's log before the split.
     pub fn right_row(&self, left: &Partition) -> Partition {
         let placement = |copy: &RightCopy| Placement { id: copy.id, node: copy.node, state: ReplicaState::Live };
