@@ -49,7 +49,7 @@ async fn kill_a_node() -> Result {
     let there = keys(&client).await?;
     let acknowledged = || written.iter().flat_map(|writer| &writer.acknowledged);
     let missing = acknowledged().filter(|(key, _)| !there.contains(key.as_bytes())).count();
-    let gap = written.iter().map(Written::longest_gap).max().unwrap_or_default();
+    let gap = written.iter().map(WriterResult::longest_gap).max().unwrap_or_default();
     println!("longest gap of a writer:      {} ms", gap.as_millis());
     println!("failed operations:            {}", written.iter().map(|writer| writer.failed).sum::<usize>());
     println!("acknowledged writes missing:  {missing} of {}", acknowledged().count());
@@ -59,13 +59,13 @@ async fn kill_a_node() -> Result {
 
 /// Results of one writer.
 #[derive(Default)]
-struct Written {
+struct WriterResult {
     /// Each key with the time of its answer.
     acknowledged: Vec<(String, Duration)>,
     failed: usize,
 }
 
-impl Written {
+impl WriterResult {
     fn longest_gap(&self) -> Duration {
         let gaps = self.acknowledged.windows(2).map(|pair| pair[1].1 - pair[0].1);
         gaps.max().unwrap_or_default()
@@ -73,8 +73,8 @@ impl Written {
 }
 
 /// Writes one key after the other.
-async fn write(client: Client, number: usize, began: Instant, stopped: watch::Receiver<bool>) -> Written {
-    let mut written = Written::default();
+async fn write(client: Client, number: usize, began: Instant, stopped: watch::Receiver<bool>) -> WriterResult {
+    let mut written = WriterResult::default();
     let mut count = 0;
     while !*stopped.borrow() {
         let key = format!("writer-{number:02}/{count:06}");
@@ -103,7 +103,7 @@ async fn keys(client: &Client) -> Result<BTreeSet<Vec<u8>>> {
     }
 }
 
-fn print_timeline(written: &[Written], killed: Duration) {
+fn print_timeline(written: &[WriterResult], killed: Duration) {
     let line_of = |at: Duration| (at.as_millis() / LINE.as_millis()) as usize;
     let times = || written.iter().flat_map(|writer| writer.acknowledged.iter().map(|(_, at)| line_of(*at)));
     let mut lines = vec![0_usize; times().max().unwrap_or(0).max(line_of(killed)) + 1];

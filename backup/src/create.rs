@@ -142,7 +142,7 @@ async fn take(
         store.write(BEGUN, seal(&manifest)?).await?;
     }
     let (files_taken_over, bytes_taken_over) = Default::default();
-    let taking = Taking {
+    let taking = BackupRun {
         store,
         earlier,
         progress,
@@ -220,7 +220,7 @@ async fn stored(admin: &Admin, name: &str) -> u64 {
     }
 }
 
-struct Taking<'a> {
+struct BackupRun<'a> {
     store: &'a Store,
     earlier: Option<Earlier<'a>>,
     files_taken_over: AtomicU64,
@@ -232,7 +232,7 @@ struct Taking<'a> {
     process: u64,
 }
 
-impl Taking<'_> {
+impl BackupRun<'_> {
     /// Returns the finished pieces, by table.
     async fn done_before(&self) -> Result<BTreeMap<u64, Vec<Piece>>, BackupError> {
         let mut done: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();

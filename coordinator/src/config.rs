@@ -110,7 +110,7 @@ pub enum ConfigError {
     Address { id: u64, address: String },
     /// No coordinator to contact.
     #[error("--join names no coordinator; give the address of one or more of the quorum")]
-    JoinsNobody,
+    NothingToJoin,
     /// Others cannot dial it.
     #[error(
         "{flag} is {address:?}, which other machines cannot reach; give the address for other members with \
@@ -150,7 +150,7 @@ impl CoordinatorConfig {
             Some(FirstStart::Found { peers }) => self.check_peers(peers)?,
             Some(FirstStart::Join { through, .. }) => {
                 if through.is_empty() {
-                    return Err(ConfigError::JoinsNobody);
+                    return Err(ConfigError::NothingToJoin);
                 }
                 if self.advertise.is_none() {
                     check_own_address("--listen", &self.listen.to_string())?;
@@ -280,7 +280,7 @@ mod tests {
             Some(FirstStart::Join { through, learner: false })
         };
         let lost = CoordinatorConfig { start: join(&[]), ..config() }.check().unwrap_err();
-        assert_eq!(lost, ConfigError::JoinsNobody);
+        assert_eq!(lost, ConfigError::NothingToJoin);
         let everywhere = CoordinatorConfig { listen: ([0, 0, 0, 0], 7001).into(), start: join(&["a:1"]), ..config() };
         assert!(everywhere.check().unwrap_err().to_string().contains("--advertise H:P"));
         assert_eq!(CoordinatorConfig { advertise: Some("me:1".into()), ..everywhere }.check(), Ok(()));

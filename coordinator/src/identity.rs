@@ -69,7 +69,7 @@ pub enum IdentityError {
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+struct IdentityFile {
     magic: String,
     format: u32,
     coordinator: u64,
@@ -106,7 +106,7 @@ const fn format_of(protocol: u32) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Identity {
     dir: PathBuf,
-    stored: Stored,
+    stored: IdentityFile,
     _lock: Lock,
 }
 
@@ -133,7 +133,7 @@ impl Identity {
             Some(stored) => stored,
             None if has_log(dir) => return Err(IdentityError::Missing { dir: dir.to_path_buf() }),
             None => {
-                let stored = Stored {
+                let stored = IdentityFile {
                     magic: MAGIC.to_owned(),
                     format: format_of(speaks.oldest),
                     coordinator: id,
@@ -192,7 +192,7 @@ impl Identity {
         let peers = BTreeMap::from([(id, address.to_owned())]);
         let (magic, format) = (MAGIC.to_owned(), format_of(protocol));
         let (founder, started) = (false, true);
-        write(dir, &Stored { magic, format, coordinator: id, storage, quorum, founder, peers, started, protocol })
+        write(dir, &IdentityFile { magic, format, coordinator: id, storage, quorum, founder, peers, started, protocol })
     }
 
     /// Returns its number.
@@ -259,7 +259,7 @@ impl Identity {
     /// protocol is started on it. Blocks.
     pub(crate) fn record_protocol(&mut self, protocol: u32) -> Result<(), IdentityError> {
         if self.lags(protocol) {
-            let stored = Stored { protocol, format: format_of(protocol), ..self.stored.clone() };
+            let stored = IdentityFile { protocol, format: format_of(protocol), ..self.stored.clone() };
             write(&self.dir, &stored)?;
             self.stored = stored;
         }
@@ -274,7 +274,7 @@ fn locked(dir: &Path) -> Result<Lock, IdentityError> {
     })
 }
 
-fn read(path: &Path) -> Result<Option<Stored>, IdentityError> {
+fn read(path: &Path) -> Result<Option<IdentityFile>, IdentityError> {
     let damaged = |what: String| IdentityError::Damaged { path: path.to_path_buf(), what };
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -303,7 +303,7 @@ fn read(path: &Path) -> Result<Option<Stored>, IdentityError> {
     serde_json::from_value(value).map(Some).map_err(|error| damaged(error.to_string()))
 }
 
-fn write(dir: &Path, stored: &Stored) -> Result<(), IdentityError> {
+fn write(dir: &Path, stored: &IdentityFile) -> Result<(), IdentityError> {
     let path = dir.join(FILE);
     let text = serde_json::to_vec_pretty(stored).map_err(|error| failed("encode", &path, io::Error::other(error)))?;
     archon_durable::replace(&path, &text).map_err(|source| failed("write", &path, source))

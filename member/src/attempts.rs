@@ -46,14 +46,14 @@ pub enum Step<C> {
 pub struct Attempts<C> {
     /// Relays that were not asked yet.
     relays: VecDeque<NodeId>,
-    asked: Asked<C>,
+    asked: Recipients<C>,
     /// A relay reported that no coordinator answers it.
     none_answers: bool,
     broken: Broken,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Asked<C> {
+enum Recipients<C> {
     /// None yet, or relays.
     Relays,
     /// The probable leader.
@@ -66,7 +66,7 @@ impl<C: Clone + PartialEq> Attempts<C> {
     /// Starts without any attempt. The relays are in the order of [`Ways`](crate::Ways).
     pub fn by(relays: impl IntoIterator<Item = NodeId>) -> Self {
         let relays = relays.into_iter().collect();
-        Self { relays, asked: Asked::Relays, none_answers: false, broken: Broken::default() }
+        Self { relays, asked: Recipients::Relays, none_answers: false, broken: Broken::default() }
     }
 
     /// Disables a rule.
@@ -92,7 +92,7 @@ impl<C: Clone + PartialEq> Attempts<C> {
         draw: impl FnOnce(u32) -> u32,
     ) -> Step<C> {
         match &mut self.asked {
-            Asked::Relays => {
+            Recipients::Relays => {
                 // Only that relay may be cut off: ask the next one too.
                 self.none_answers |= why == Unanswered::NoCoordinator;
                 if let Some(relay) = self.relays.pop_front() {
@@ -101,7 +101,7 @@ impl<C: Clone + PartialEq> Attempts<C> {
                 let asks = || draw(ASKS_FOR_ITSELF) == 0 || self.broken.breaks(Mutant::AllAskThemselves); // rule 68
                 if self.none_answers && !asks() { Step::Kept } else { self.ask_leader(coordinators()) }
             }
-            Asked::Leader(first) => {
+            Recipients::Leader(first) => {
                 let hint = if let Unanswered::Failed(hint) = why { hint } else { None };
                 let mut others: Vec<C> = Vec::new();
                 for other in hint.into_iter().chain(coordinators()) {
@@ -109,14 +109,14 @@ impl<C: Clone + PartialEq> Attempts<C> {
                         others.push(other);
                     }
                 }
-                self.asked = Asked::Others(others.len());
+                self.asked = Recipients::Others(others.len());
                 if others.is_empty() {
                     Step::Failed
                 } else {
                     Step::Ask(others.into_iter().map(Way::Coordinator).collect())
                 }
             }
-            Asked::Others(left) => {
+            Recipients::Others(left) => {
                 *left = left.saturating_sub(1);
                 if *left == 0 { Step::Failed } else { Step::Wait }
             }
@@ -125,15 +125,15 @@ impl<C: Clone + PartialEq> Attempts<C> {
 
     /// Returns the step after the last recipients timed out.
     pub fn given_up(&mut self, coordinators: impl FnOnce() -> Vec<C>, draw: impl FnOnce(u32) -> u32) -> Step<C> {
-        if let Asked::Others(_) = self.asked {
-            self.asked = Asked::Others(0);
+        if let Recipients::Others(_) = self.asked {
+            self.asked = Recipients::Others(0);
         }
         self.unanswered(Unanswered::Failed(None), coordinators, draw)
     }
 
     fn ask_leader(&mut self, coordinators: Vec<C>) -> Step<C> {
         let Some(first) = coordinators.into_iter().next() else { return Step::Failed };
-        self.asked = Asked::Leader(first.clone());
+        self.asked = Recipients::Leader(first.clone());
         Step::Ask(vec![Way::Coordinator(first)])
     }
 }

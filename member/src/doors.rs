@@ -26,11 +26,11 @@ pub struct Knock {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Door {
     incarnation: Incarnation,
-    found: Found,
+    found: DoorState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Found {
+enum DoorState {
     /// No probe has finished yet.
     Unknown,
     Open,
@@ -57,7 +57,7 @@ impl Doors {
         let known = std::mem::take(&mut self.doors);
         let kept = members.into_iter().map(|(node, incarnation)| {
             let same = known.get(&node).copied().filter(|door| door.incarnation == incarnation);
-            (node, same.unwrap_or(Door { incarnation, found: Found::Unknown }))
+            (node, same.unwrap_or(Door { incarnation, found: DoorState::Unknown }))
         });
         self.doors = kept.collect();
     }
@@ -76,13 +76,13 @@ impl Doors {
         let Some(door) = self.doors.get_mut(&node).filter(|door| door.incarnation == incarnation) else { return };
         let late = ended.since(began) > within_ms.saturating_mul(2);
         door.found = match (outcome, door.found) {
-            (Ok(()), _) => Found::Open,
-            (Err(_), _) if late => Found::Unknown,
+            (Ok(()), _) => DoorState::Open,
+            (Err(_), _) if late => DoorState::Unknown,
             // No probe in between: the keeper itself was silent.
-            (Err(how), Found::Shut { first, last, .. }) if began.since(last) <= every_ms.saturating_mul(2) => {
-                Found::Shut { first, last: began, how }
+            (Err(how), DoorState::Shut { first, last, .. }) if began.since(last) <= every_ms.saturating_mul(2) => {
+                DoorState::Shut { first, last: began, how }
             }
-            (Err(how), _) => Found::Shut { first: began, last: began, how },
+            (Err(how), _) => DoorState::Shut { first: began, last: began, how },
         };
     }
 
@@ -92,7 +92,7 @@ impl Doors {
             return None;
         }
         let shut = self.doors.iter().filter_map(|(node, door)| {
-            let Found::Shut { first, last, how } = door.found else { return None };
+            let DoorState::Shut { first, last, how } = door.found else { return None };
             // A paused keeper knows nothing about the time since its last probe.
             let known_until = last.plus(self.every_ms).min(now);
             Some(ShutDoor { node: *node, incarnation: door.incarnation, how, since_ms: known_until.since(first) })
@@ -100,7 +100,7 @@ impl Doors {
         let mut shut: Vec<ShutDoor> = shut.collect();
         shut.sort_by_key(|door| (std::cmp::Reverse(door.since_ms), door.node));
         shut.truncate(SHUT_DOORS_MAX);
-        let reached = self.doors.values().filter(|door| door.found == Found::Open).count();
+        let reached = self.doors.values().filter(|door| door.found == DoorState::Open).count();
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Some(DoorReport { members: number(self.doors.len()), reached: number(reached), shut })
     }

@@ -24,9 +24,9 @@ const TAG: &str = "greedy";
 struct Line {
     attack: &'static str,
     /// Before the attack.
-    calm: Seen,
+    calm: OrdinaryLoad,
     /// During the attack.
-    attacked: Seen,
+    attacked: OrdinaryLoad,
     /// Ratio of the 99th percentiles of latency, with and without the attack.
     p99_ratio: f64,
     /// Activity of the greedy clients: their connections, their operations, and the refused or ended ones.
@@ -37,7 +37,7 @@ struct Line {
 
 /// Observations of ordinary clients.
 #[derive(Debug, Serialize)]
-struct Seen {
+struct OrdinaryLoad {
     ops_per_second: f64,
     failed: u64,
     p50_us: u64,
@@ -45,7 +45,7 @@ struct Seen {
     max_us: u64,
 }
 
-impl Seen {
+impl OrdinaryLoad {
     /// Returns the worse of reads and writes.
     fn of(measured: &Measured) -> Self {
         let worst = |of: fn(&Latency) -> u64| [&measured.get, &measured.put].into_iter().flatten().map(of).max();
@@ -110,7 +110,7 @@ pub(super) async fn run(
         if stopped {
             break;
         }
-        let (calm, seen) = (Seen::of(&calm), Seen::of(&attacked));
+        let (calm, seen) = (OrdinaryLoad::of(&calm), OrdinaryLoad::of(&attacked));
         let p99_ratio = seen.p99_us as f64 / calm.p99_us.max(1) as f64;
         lines.push(Line { attack: attack.name(), calm, attacked: seen, p99_ratio, connections, sent, refused });
         last = Some(attacked).filter(|measured| measured.failed > 0).or(last);

@@ -69,7 +69,7 @@ impl From<CertificatesError> for Failure {
             | CertificatesError::Exists(_)
             | CertificatesError::AuthorityExists(_)
             | CertificatesError::KeyExists(_)
-            | CertificatesError::SomebodyElse { .. }
+            | CertificatesError::OtherIdentity { .. }
             | CertificatesError::IsAuthority(_) => Exit::Refused,
             CertificatesError::Content(_)
             | CertificatesError::Clock(_)

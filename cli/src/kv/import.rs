@@ -78,7 +78,7 @@ pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> 
     let mut parts = parts(args)?;
     let mut progress = Progress::new("imported", output);
     let mut running = FuturesUnordered::new();
-    let mut under_way = UnderWay::default();
+    let mut under_way = CallsInProgress::default();
     let (signal, mut interrupted) = (tokio::signal::ctrl_c(), false);
     tokio::pin!(signal);
     // Rows that wait for a call to end, and the reason for the end of the file.
@@ -203,7 +203,7 @@ fn read(format: RowFormat, file: impl Read, sender: &Sender<Part>) {
 }
 
 /// Result of a part.
-struct Written {
+struct PartResult {
     keys: Vec<Bytes>,
     rows: u64,
     bytes: usize,
@@ -216,9 +216,9 @@ struct NotWritten {
     error: Error,
 }
 
-async fn write(client: &Client, rows: Vec<(u64, Row)>) -> Written {
+async fn write(client: &Client, rows: Vec<(u64, Row)>) -> PartResult {
     let keys = rows.iter().map(|(_, row)| row.key.clone()).collect();
-    let mut written = Written { keys, rows: 0, bytes: 0, failed: None };
+    let mut written = PartResult { keys, rows: 0, bytes: 0, failed: None };
     let Some(first) = rows.first().map(|(line, _)| *line) else { return written };
     let op = |row: &Row| {
         let expiry = row.expires_at_ms.map(|at| Expiry::At(Millis::new(at)));
@@ -227,7 +227,7 @@ async fn write(client: &Client, rows: Vec<(u64, Row)>) -> Written {
     let ops = rows.iter().map(|(_, row)| op(row)).collect();
     let results = match client.batch(ops).await {
         Ok(results) => results,
-        Err(error) => return Written { failed: Some(NotWritten { line: first, error }), ..written },
+        Err(error) => return PartResult { failed: Some(NotWritten { line: first, error }), ..written },
     };
     for ((line, row), result) in rows.iter().zip(results) {
         match result {
@@ -244,12 +244,12 @@ async fn write(client: &Client, rows: Vec<(u64, Row)>) -> Written {
 
 /// Calls in progress. A key is in at most one of them: calls have no order, and the later line must win.
 #[derive(Default)]
-struct UnderWay {
+struct CallsInProgress {
     calls: usize,
     keys: HashSet<Bytes>,
 }
 
-impl UnderWay {
+impl CallsInProgress {
     fn takes(&self, rows: &[(u64, Row)]) -> bool {
         self.calls < IN_FLIGHT && !rows.iter().any(|(_, row)| self.keys.contains(&row.key))
     }
@@ -267,7 +267,12 @@ impl UnderWay {
     }
 }
 
-fn account(done: Written, under_way: &mut UnderWay, progress: &mut Progress, failed: &mut Option<NotWritten>) {
+fn account(
+    done: PartResult,
+    under_way: &mut CallsInProgress,
+    progress: &mut Progress,
+    failed: &mut Option<NotWritten>,
+) {
     under_way.end(&done.keys);
     progress.add(done.rows, done.bytes);
     let earlier = |found: &NotWritten| failed.as_ref().is_none_or(|held| found.line < held.line);
@@ -348,7 +353,7 @@ mod tests {
         let rows = |keys: &[&'static str]| -> Vec<(u64, Row)> {
             keys.iter().map(|key| (1, Row { key: (*key).into(), value: Bytes::new(), expires_at_ms: None })).collect()
         };
-        let mut under_way = UnderWay::default();
+        let mut under_way = CallsInProgress::default();
         under_way.begin(&rows(&["a", "b"]));
         assert!(under_way.takes(&rows(&["c"])) && !under_way.takes(&rows(&["c", "b"])));
         (1..IN_FLIGHT).for_each(|_| under_way.begin(&[]));

@@ -22,7 +22,7 @@ pub(super) enum ReadyWhen {
 
 /// State of the process as last notified.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Told {
+enum NotifiedState {
     Starting,
     /// Started.
     Ready,
@@ -38,7 +38,7 @@ pub(super) struct ServiceManager {
     /// `None` without a request for notifications.
     send: Option<Messenger>,
     /// Last state and status. Messages are sent under the lock, so that none overtakes another.
-    told: Mutex<(Told, String)>,
+    told: Mutex<(NotifiedState, String)>,
 }
 
 impl ServiceManager {
@@ -46,7 +46,7 @@ impl ServiceManager {
     pub(super) fn of_this_process() -> Arc<Self> {
         let asked = std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty());
         let send = asked.then(|| Box::new(|states: &[NotifyState<'_>]| sd_notify::notify(states)) as Messenger);
-        Arc::new(Self { send, told: Mutex::new((Told::Starting, String::new())) })
+        Arc::new(Self { send, told: Mutex::new((NotifiedState::Starting, String::new())) })
     }
 
     /// Notifies that the start is in progress.
@@ -98,8 +98,8 @@ impl ServiceManager {
 
     fn ready(&self) {
         let mut told = self.told.lock();
-        if told.0 == Told::Starting {
-            told.0 = Told::Ready;
+        if told.0 == NotifiedState::Starting {
+            told.0 = NotifiedState::Ready;
             self.tell(&[NotifyState::Ready]);
         }
     }
@@ -108,7 +108,7 @@ impl ServiceManager {
         let mut told = self.told.lock();
         // A line break ends a field of a message.
         let status = status.replace(['\n', '\r'], " ");
-        if told.0 != Told::Stopping && told.1 != status {
+        if told.0 != NotifiedState::Stopping && told.1 != status {
             self.tell(&[NotifyState::Status(&status)]);
             told.1 = status;
         }
@@ -117,10 +117,10 @@ impl ServiceManager {
     /// Notifies that the process stops gracefully, and requests the time for it.
     pub(super) fn stopping(&self, deadline: Duration) {
         let mut told = self.told.lock();
-        if told.0 == Told::Stopping {
+        if told.0 == NotifiedState::Stopping {
             return;
         }
-        told.0 = Told::Stopping;
+        told.0 = NotifiedState::Stopping;
         let status = format!("handing over leaderships, stopping within {} s", deadline.as_secs());
         let micros = u32::try_from(deadline.as_micros()).unwrap_or(u32::MAX);
         self.tell(&[NotifyState::Stopping, NotifyState::Status(&status), NotifyState::ExtendTimeoutUsec(micros)]);
@@ -147,7 +147,7 @@ mod tests {
                 Ok(())
             }
         };
-        let told = Mutex::new((Told::Starting, String::new()));
+        let told = Mutex::new((NotifiedState::Starting, String::new()));
         (ServiceManager { send: Some(Box::new(send)), told }, heard)
     }
 

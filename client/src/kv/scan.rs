@@ -107,7 +107,7 @@ impl<'a> Scan<'a> {
         let deadline = Instant::now() + client.timeout();
         let timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
         let passed = Error::DeadlineExceeded { timeout_ms, outcome: Outcome::Read, last: None };
-        let asked = Asked { keys: self.checked_keys()?, order: self.order, limit: self.limit, deadline };
+        let asked = PageRequest { keys: self.checked_keys()?, order: self.order, limit: self.limit, deadline };
         let page = async {
             match client.is_range() {
                 true => walk::page(client, asked).await,
@@ -147,7 +147,7 @@ impl<'a> Scan<'a> {
 
 /// Parameters of a page.
 #[derive(Clone, Debug)]
-struct Asked {
+struct PageRequest {
     keys: KeyRange,
     order: ScanOrder,
     limit: u32,
@@ -186,7 +186,7 @@ impl PartialOrd for InOrder {
 }
 
 /// The first entries read so far, at most one page regardless of the number of partitions.
-struct Gathered {
+struct FirstEntries {
     entries: BTreeMap<InOrder, Stored>,
     order: ScanOrder,
     bytes: usize,
@@ -195,7 +195,7 @@ struct Gathered {
     more: bool,
 }
 
-impl Gathered {
+impl FirstEntries {
     fn new(limit: u32, order: ScanOrder) -> Self {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         Self { entries: BTreeMap::new(), order, bytes: 0, most, more: false }
@@ -253,7 +253,7 @@ impl Gathered {
 }
 
 /// Returns a page of a table with hashed keys: from every partition, unless a tag determines one.
-async fn merge(client: &Client, prefix: &Bytes, asked: Asked) -> Result<Page, Error> {
+async fn merge(client: &Client, prefix: &Bytes, asked: PageRequest) -> Result<Page, Error> {
     let partitions = match tag_of(prefix) {
         Some(_) => vec![client.partition_of(prefix)],
         None => client.partitions(),
@@ -261,7 +261,7 @@ async fn merge(client: &Client, prefix: &Bytes, asked: Asked) -> Result<Page, Er
     let pull = pull(asked.limit, partitions.len());
     let source = |partition| Source { partition, keys: asked.keys.clone(), last: None };
     let mut open: Vec<Source> = partitions.into_iter().map(source).collect();
-    let mut gathered = Gathered::new(asked.limit, asked.order);
+    let mut gathered = FirstEntries::new(asked.limit, asked.order);
     while !open.is_empty() {
         let mut unfinished = Vec::new();
         let pulls = open.drain(..).map(|source| refill(client, source, asked.order, pull, asked.deadline));
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn scan_keeps_at_most_one_page_in_memory() {
         let value = Bytes::from(vec![7; 1024 * 1024]);
-        let mut gathered = Gathered::new(10_000, ScanOrder::Ascending);
+        let mut gathered = FirstEntries::new(10_000, ScanOrder::Ascending);
         for partition in 0..16_384 {
             gathered.take((0..4).map(|row| entry(format!("{row}-{partition:05}"), &value)).collect());
             assert!(gathered.bytes < PAGE_BYTES_MAX + 2 * 1024 * 1024, "{} bytes are held", gathered.bytes);
@@ -377,7 +377,7 @@ mod tests {
             if back {
                 all.reverse();
             }
-            let mut gathered = Gathered::new(limit, order);
+            let mut gathered = FirstEntries::new(limit, order);
             while !open.is_empty() {
                 for keys in &mut open {
                     let pulled: Vec<String> = keys.drain(..part.min(keys.len())).collect();

@@ -28,7 +28,7 @@ pub(super) struct Behaviour {
 
 /// A registered participant.
 #[derive(Clone, Debug)]
-struct Known {
+struct RegisteredParticipant {
     name: String,
     storage: StorageId,
     boot: BootId,
@@ -63,7 +63,7 @@ pub(super) struct Script {
     cluster: ClusterId,
     tables: Vec<String>,
     manners: BTreeMap<String, Behaviour>,
-    known: BTreeMap<NodeId, Known>,
+    known: BTreeMap<NodeId, RegisteredParticipant>,
     rows: BTreeMap<PartitionId, Row>,
     /// Partitions granted to participants that are not registered.
     waiting: BTreeMap<PartitionId, String>,
@@ -203,7 +203,7 @@ impl Script {
             incarnation = Incarnation::new(known.incarnation.get() + 1);
         }
         self.forget(node);
-        let known = Known {
+        let known = RegisteredParticipant {
             name: participant.clone(),
             storage,
             boot,
@@ -333,7 +333,7 @@ impl Script {
         self.known.iter().find(|(_, known)| known.name == participant).map(|(node, _)| *node)
     }
 
-    fn alive(&mut self, member: &Member) -> Result<&mut Known, ErrorDetail> {
+    fn alive(&mut self, member: &Member) -> Result<&mut RegisteredParticipant, ErrorDetail> {
         if member.cluster != self.cluster {
             return Err(ErrorDetail::new(ErrorKind::WrongCluster, "this is the cluster of another fake coordinator"));
         }

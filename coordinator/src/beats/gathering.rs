@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_millis(40);
 const ROUNDS_MAX: usize = 16;
 
 /// Heartbeats of several frames that wait for the same round.
-struct Gathered {
+struct PendingRound {
     round: Round,
     batches: Vec<(Batch, Vec<Entry>)>,
 }
@@ -50,7 +50,7 @@ struct Entry {
 /// Answers heartbeats until the session ends.
 pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waiting: Waiting) {
     let mut rounds = FuturesUnordered::new();
-    let mut gathered: BTreeMap<Round, Gathered> = BTreeMap::new();
+    let mut gathered: BTreeMap<Round, PendingRound> = BTreeMap::new();
     // The newest round while it runs, and the time at which it began.
     let (mut running, mut began) = (None::<Round>, None::<Instant>);
     let mut fresh = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waitin
 }
 
 /// Accepts batches. `None`: no heartbeat of them waits for a round.
-fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<Gathered> {
+fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<PendingRound> {
     let (now, state) = (boot_now(), session.quorum().replicated());
     let (mut turn_due, mut gathered) = (false, Vec::with_capacity(batches.len()));
     let mut term = session.term().lock();
@@ -146,7 +146,7 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
         return None;
     }
     let anybody_waits = gathered.iter().flat_map(|(_, entries)| entries).any(|entry| entry.outcome.is_ok());
-    let gathered = Gathered { round, batches: gathered };
+    let gathered = PendingRound { round, batches: gathered };
     if anybody_waits {
         return Some(gathered);
     }
@@ -195,7 +195,7 @@ fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
 
 /// Ends a round in which a majority confirmed that this coordinator leads in term `led`: answers the waiting heartbeats
 /// and the immediately refused ones.
-fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u64>) {
+fn judge(session: &Session, metrics: &Metrics, gathered: PendingRound, led: Option<u64>) {
     let mut term = session.term().lock();
     let judged = session.quorum().replicated().read(|state| {
         let waiting = gathered.batches.iter().flat_map(|(_, entries)| entries);

@@ -20,7 +20,7 @@ type Encoded = Piece<Bytes>;
 /// A table, or the nodes; the version since which; the position from which.
 type Key = (Option<TableId>, Version, u64);
 
-struct Kept {
+struct CachedDelta {
     encoded: Encoded,
     made: Instant,
 }
@@ -33,7 +33,7 @@ pub(super) struct Deltas {
 
 #[derive(Default)]
 struct Store {
-    deltas: BTreeMap<Key, Kept>,
+    deltas: BTreeMap<Key, CachedDelta>,
     order: VecDeque<Key>,
     bytes: usize,
     made: u64,
@@ -89,7 +89,7 @@ impl Store {
     fn keep(&mut self, key: Key, encoded: Encoded) {
         self.made += 1;
         self.bytes += weight(&encoded);
-        match self.deltas.insert(key, Kept { encoded, made: Instant::now() }) {
+        match self.deltas.insert(key, CachedDelta { encoded, made: Instant::now() }) {
             Some(before) => self.bytes -= weight(&before.encoded),
             None => self.order.push_back(key),
         }

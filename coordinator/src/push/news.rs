@@ -24,10 +24,10 @@ pub(crate) struct EncodedNews {
 
 /// Updates encoded for the present state.
 #[derive(Default)]
-pub(crate) struct NewsKept(Mutex<Kept>);
+pub(crate) struct NewsKept(Mutex<CachedUpdates>);
 
 #[derive(Default)]
-struct Kept {
+struct CachedUpdates {
     made_for: (Version, Vec<String>),
     /// By the version that the node holds; `None` if it is too large for an answer.
     since: BTreeMap<Version, Option<EncodedNews>>,
@@ -44,7 +44,7 @@ impl NewsKept {
         // Locked during the encoding, so that waiting callers do not repeat it.
         let mut kept = self.0.lock();
         if kept.made_for.0 != newest || kept.made_for.1 != coordinators {
-            *kept = Kept { made_for: (newest, coordinators.to_vec()), since: BTreeMap::new() };
+            *kept = CachedUpdates { made_for: (newest, coordinators.to_vec()), since: BTreeMap::new() };
         }
         if let Some(known) = kept.since.get(&since) {
             return known.clone();

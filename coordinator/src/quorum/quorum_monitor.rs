@@ -54,7 +54,7 @@ enum Note {
     /// There is a leader.
     Leads { leader: u64, term: u64 },
     /// There has been no leader for a while.
-    NobodyLeads,
+    NoLeader,
     /// This leader has not heard a voter for a while.
     Away { voter: String },
     /// It hears the voter again.
@@ -118,7 +118,7 @@ impl Observer {
                 if !self.nobody_reported && now.duration_since(since) >= self.timeout {
                     self.nobody_reported = true;
                     self.reported = None;
-                    notes.push(Note::NobodyLeads);
+                    notes.push(Note::NoLeader);
                 }
             }
         }
@@ -186,7 +186,7 @@ fn log_note(me: u64, note: &Note) {
     match note {
         Note::Leads { leader, term } if *leader == me => tracing::info!(term, "this coordinator leads the quorum"),
         Note::Leads { leader, term } => tracing::info!(leader, term, "a coordinator leads the quorum"),
-        Note::NobodyLeads => tracing::warn!(
+        Note::NoLeader => tracing::warn!(
             "no coordinator leads: more than half of them must run and reach each other; until then nothing is decided"
         ),
         Note::Away { voter } => tracing::warn!(voter, "does not answer this leader"),
@@ -294,7 +294,7 @@ mod tests {
         let mut monitor = Observer::new(begun, TIMEOUT);
         let nobody = view(CoordinatorRole::Candidate, None, &[]);
         assert_eq!(monitor.look(&nobody, begun), []);
-        assert_eq!(monitor.look(&nobody, begun + TIMEOUT), [Note::NobodyLeads]);
+        assert_eq!(monitor.look(&nobody, begun + TIMEOUT), [Note::NoLeader]);
         assert_eq!(monitor.look(&nobody, begun + TIMEOUT * 2), []);
         let led = view(CoordinatorRole::Follower, Some(2), &[]);
         assert_eq!(monitor.look(&led, begun + TIMEOUT * 2), [Note::Leads { leader: 2, term: 4 }]);

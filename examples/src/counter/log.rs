@@ -81,11 +81,11 @@ const NOTE_EVERY_NS: u64 = 20_000_000;
 #[derive(Debug)]
 pub struct OwnerLog {
     file: Option<File>,
-    seen: Mutex<Seen>,
+    seen: Mutex<Observations>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Observations {
     /// The newest grant of each partition, with the time of the last line of its own.
     grants: BTreeMap<PartitionId, (Grant, u64)>,
     /// Owned partitions at the last check of all, with the end of the first such check and the beginning of the last
@@ -175,15 +175,15 @@ impl OwnerLog {
         }
     }
 
-    fn note(&self, seen: &mut Seen) {
+    fn note(&self, seen: &mut Observations) {
         seen.noted_ns = boot_clock_ns();
         if !seen.owned.is_empty() {
-            let Seen { first_ns, last_ns, .. } = *seen;
+            let Observations { first_ns, last_ns, .. } = *seen;
             self.write(&Line::Used { first_ns, last_ns, owned: seen.owned.clone() });
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Observations> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@
 pub struct Timing {
     /// Interval of renewals.
     pub renew_every: u64,
-    /// Time for which a partition is its holder's after sending an acknowledged renewal.
+    /// Time for which a holder owns a partition, counted from the sending of an acknowledged renewal.
     pub lease: u64,
     /// Time for which a row must stay unchanged before another server may take it.
     pub take_over: u64,
@@ -19,16 +19,16 @@ impl Timing {
 
     /// Checks that these times are safe.
     ///
-    /// They are if the holder stops before any other server may begin, by any of their clocks. The holder counts from
-    /// before it sent its renewal, others from after they read it, so the durations of these do not matter; the
-    /// remaining condition is that the rates of two clocks differ by at most two in a hundred.
+    /// They are safe if the holder stops before any other server may begin, by any of their clocks. The holder counts
+    /// from before it sent its renewal, others from after they read it, so delays of messages do not matter. The
+    /// rates of two clocks may differ by at most two in a hundred.
     ///
     /// # Errors
     /// The violated inequality.
     pub fn check(&self) -> Result<(), String> {
         let Self { renew_every, lease, take_over, list_every } = *self;
         if renew_every == 0 || list_every == 0 {
-            return Err("leases are renewed, and rows read, every 1 ms at most".to_owned());
+            return Err("the intervals of renewals and of reading all rows must be at least 1 ms".to_owned());
         }
         if renew_every >= lease {
             return Err(format!("a lease of {lease} ms ends before it is renewed after {renew_every} ms"));

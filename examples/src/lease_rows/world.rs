@@ -85,7 +85,7 @@ enum Event {
         server: usize,
         life: u64,
         number: u64,
-        asked: Asked,
+        asked: StoreRequest,
         back_after: Option<u64>,
     },
     Answer {
@@ -100,7 +100,7 @@ enum Event {
     },
 }
 
-enum Asked {
+enum StoreRequest {
     List,
     Put { partition: u32, etag: Etag, row: Row },
 }
@@ -268,14 +268,14 @@ impl World {
         }
     }
 
-    fn ask_store(&mut self, asked: Asked) -> Answer {
+    fn ask_store(&mut self, asked: StoreRequest) -> Answer {
         match asked {
-            Asked::List => {
+            StoreRequest::List => {
                 let rows = self.rows.read();
                 self.counts.rows_read += rows.len() as u64;
                 Answer::Listed(Some(rows))
             }
-            Asked::Put { partition, etag, row } => {
+            StoreRequest::Put { partition, etag, row } => {
                 let renews = {
                     let before = self.rows.get(partition);
                     before.is_some_and(|before| before.server == row.server && !before.broken) && !row.broken
@@ -297,9 +297,9 @@ impl World {
         while let Some(effect) = self.servers[number].decides.as_mut().and_then(Partitioning::next_effect) {
             let Some(decides) = self.servers[number].decides.as_mut() else { return };
             match effect {
-                Effect::List => self.send(number, Asked::List, Answer::Listed(None)),
+                Effect::List => self.send(number, StoreRequest::List, Answer::Listed(None)),
                 Effect::Put { partition, etag, row } => {
-                    let asked = Asked::Put { partition, etag, row };
+                    let asked = StoreRequest::Put { partition, etag, row };
                     self.send(number, asked, Answer::Put(partition, Put::Unknown));
                 }
                 // The service takes no time.
@@ -317,7 +317,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, number: usize, asked: Asked, unanswered: Answer) {
+    fn send(&mut self, number: usize, asked: StoreRequest, unanswered: Answer) {
         let request = self.made;
         let life = self.servers[number].life;
         self.servers[number].waiting.insert(request);

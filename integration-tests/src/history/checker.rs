@@ -29,7 +29,8 @@ pub fn check(history: &[Record]) -> Verdict {
     let mut records: Vec<&Record> =
         history.iter().filter(|record| !(record.request.is_read() && record.is_open())).collect();
     records.sort_by_key(|record| (record.called_ns, record.effective_by_ns()));
-    let mut search = Search { taken: Taken::none(records.len()), records, seen: HashSet::new(), given_up: false };
+    let mut search =
+        Search { taken: OperationSet::none(records.len()), records, seen: HashSet::new(), given_up: false };
     if search.explains(&Register::default()) {
         Verdict::Linearizable
     } else if search.given_up {
@@ -42,8 +43,8 @@ pub fn check(history: &[Record]) -> Verdict {
 struct Search<'a> {
     /// By time of call.
     records: Vec<&'a Record>,
-    taken: Taken,
-    seen: HashSet<(Taken, Register)>,
+    taken: OperationSet,
+    seen: HashSet<(OperationSet, Register)>,
     given_up: bool,
 }
 
@@ -110,9 +111,9 @@ impl Search<'_> {
 
 /// A set of operations.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Taken(Box<[u64]>);
+struct OperationSet(Box<[u64]>);
 
-impl Taken {
+impl OperationSet {
     fn none(count: usize) -> Self {
         Self(vec![0; count.div_ceil(64)].into())
     }

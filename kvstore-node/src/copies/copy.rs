@@ -54,7 +54,7 @@ struct Progress {
 }
 
 /// A page on its way to the engine.
-struct UnderWay {
+struct PageInFlight {
     /// Resolved once the engine has its rows.
     written: oneshot::Receiver<()>,
     last_key: Bytes,
@@ -181,7 +181,7 @@ impl CopyRunner {
             },
         };
         let mut pages = client.copy(request).await.map_err(|status| detail_of(&status))?.into_inner();
-        let mut under_way: VecDeque<UnderWay> = VecDeque::new();
+        let mut under_way: VecDeque<PageInFlight> = VecDeque::new();
         let gone = || unreachable("the loader no longer needs these rows".into());
         loop {
             let rests = rate.is_none() && self.shared.rest_from_copies().await;
@@ -213,7 +213,7 @@ impl CopyRunner {
                 let rows = CopyPage { placement, attempt, stream: progress.stream, content };
                 let pushed = self.shards.of(partition).push(ShardMessage::CopyRows(rows)).await;
                 pushed.map_err(|_| gone())?;
-                under_way.push_back(UnderWay { written: wait, last_key: page.last_key });
+                under_way.push_back(PageInFlight { written: wait, last_key: page.last_key });
             }
             // The next page is read and sent meanwhile. Written pages need not be sent again.
             let left = if page.last || rests { 0 } else { PAGES_UNDER_WAY - 1 };

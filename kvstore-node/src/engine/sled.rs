@@ -83,7 +83,7 @@ impl Head {
 }
 
 /// A stored value, decoded.
-enum Stored {
+enum StoredValue {
     Inline(Bytes),
     Chunked(Head),
 }
@@ -166,9 +166,9 @@ impl SledEngine {
         }
     }
 
-    fn decode(&self, stored: &[u8]) -> Result<Stored, EngineError> {
+    fn decode(&self, stored: &[u8]) -> Result<StoredValue, EngineError> {
         match stored {
-            [INLINE, value @ ..] => Ok(Stored::Inline(Bytes::copy_from_slice(value))),
+            [INLINE, value @ ..] => Ok(StoredValue::Inline(Bytes::copy_from_slice(value))),
             [CHUNKED, slot @ (0 | 1), a, b, c, d, e, f, g, h] => {
                 let head = Head {
                     slot: *slot,
@@ -178,7 +178,7 @@ impl SledEngine {
                 if head.length as usize <= CHUNK_BYTES || head.length as usize > usize::from(u16::MAX) * CHUNK_BYTES {
                     return Err(self.damaged(format!("a row names chunks of {} bytes in all", head.length)));
                 }
-                Ok(Stored::Chunked(head))
+                Ok(StoredValue::Chunked(head))
             }
             _ => Err(self.damaged(format!("a row of {} bytes has no known shape", stored.len()))),
         }
@@ -213,8 +213,8 @@ impl SledEngine {
         let length = u32::try_from(value.len()).map_err(|_| too_large())?;
         let present = self.database.get(row_key(space, key)).map_err(self.fail("read a row"))?;
         let slot = match present.map(|present| self.decode(&present)).transpose()? {
-            Some(Stored::Chunked(head)) => 1 - head.slot,
-            Some(Stored::Inline(_)) | None => 0,
+            Some(StoredValue::Chunked(head)) => 1 - head.slot,
+            Some(StoredValue::Inline(_)) | None => 0,
         };
         for (number, chunk) in (0..).zip(value.chunks(CHUNK_BYTES)) {
             self.database.insert(chunk_key(space, key, slot, number), chunk).map_err(self.fail("write a chunk"))?;
@@ -256,7 +256,7 @@ impl SledEngine {
         if before.first() != Some(&CHUNKED) {
             return Ok(());
         }
-        if let Stored::Chunked(head) = self.decode(&before)?
+        if let StoredValue::Chunked(head) = self.decode(&before)?
             && in_use != Some(head.slot)
         {
             self.remove_chunks(space, key, head.slot, 0)?;
@@ -278,8 +278,8 @@ impl SledEngine {
             }
             let Some(present) = stored.take() else { return Ok(None) };
             match self.decode(&present)? {
-                Stored::Inline(value) => return Ok(Some(value)),
-                Stored::Chunked(head) => {
+                StoredValue::Inline(value) => return Ok(Some(value)),
+                StoredValue::Chunked(head) => {
                     if let Some(value) = self.assemble(space, key, head)? {
                         return Ok(Some(value));
                     }

@@ -72,7 +72,7 @@ struct Head {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct IdentityFile {
     #[serde(flatten)]
     head: Head,
     #[serde(flatten)]
@@ -410,7 +410,7 @@ pub(crate) fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> 
 /// Returns the file's contents.
 pub(crate) fn encode(identity: &Identity) -> std::io::Result<Vec<u8>> {
     let format = if identity.protocol == PROTOCOL_FIRST { FORMAT_FIRST } else { FORMAT };
-    let stored = Stored { head: Head { magic: MAGIC.into(), format }, identity: identity.clone() };
+    let stored = IdentityFile { head: Head { magic: MAGIC.into(), format }, identity: identity.clone() };
     Ok(serde_json::to_vec_pretty(&stored)?)
 }
 

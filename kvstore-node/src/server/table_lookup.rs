@@ -83,14 +83,14 @@ impl TableLookup {
 /// confirmed, after the leader evaluated the present one, so its denial would be stale.
 #[derive(Default)]
 struct Questions {
-    by_name: Mutex<BTreeMap<String, Asked>>,
+    by_name: Mutex<BTreeMap<String, PendingLookup>>,
     /// Orders arrivals of calls and beginnings of questions.
     moments: AtomicU64,
 }
 
 /// A name that is asked about.
 #[derive(Default)]
-struct Asked {
+struct PendingLookup {
     question: Arc<Question>,
     /// Calls that have not ended; the last one removes the name.
     calls: usize,
@@ -99,11 +99,11 @@ struct Asked {
 /// The question about one name. The lock is held while it is in progress, and passes to the calls in their order.
 #[derive(Default)]
 struct Question {
-    last: tokio::sync::Mutex<Option<Answered>>,
+    last: tokio::sync::Mutex<Option<LookupOutcome>>,
 }
 
 /// Outcome of a question that began at this moment.
-struct Answered {
+struct LookupOutcome {
     begun: u64,
     exists: Result<bool, ErrorDetail>,
 }
@@ -123,7 +123,7 @@ impl Questions {
         // If this call is dropped meanwhile, the next one asks.
         let begun = self.moment();
         let exists = question.await;
-        *last = Some(Answered { begun, exists: exists.clone() });
+        *last = Some(LookupOutcome { begun, exists: exists.clone() });
         exists
     }
 

@@ -47,12 +47,12 @@ struct RowKey {
 }
 
 #[derive(Hash)]
-struct Asked<'a> {
+struct RowKeyRef<'a> {
     of: NonZeroU64,
     key: &'a [u8],
 }
 
-impl Equivalent<RowKey> for Asked<'_> {
+impl Equivalent<RowKey> for RowKeyRef<'_> {
     fn equivalent(&self, held: &RowKey) -> bool {
         self.of == held.of && self.key == held.key
     }
@@ -82,7 +82,7 @@ impl RowCache {
 
     /// Returns the row with this key, `Some(None)` if the engine has none; `None` if the engine must be asked.
     pub(super) fn get(&self, of: &KeptRows, key: &[u8]) -> Option<Option<Bytes>> {
-        self.rows.get(&Asked { of: of.0?, key }).cloned()
+        self.rows.get(&RowKeyRef { of: of.0?, key }).cloned()
     }
 
     /// Caches an engine's answer, in memory of its own: the engine's row may be a small part of a block of many.
@@ -120,7 +120,7 @@ impl RowCache {
         for (key, row) in rows {
             let row = row.map(|row| &row[..]);
             // Copied again here, since it may be a small part of a long log entry.
-            if let Some((held, _)) = self.rows.remove(&Asked { of, key }) {
+            if let Some((held, _)) = self.rows.remove(&RowKeyRef { of, key }) {
                 self.keep(held, row);
             } else if serves && row.is_some() && self.bytes() + cost(key, row) <= self.rows.capacity() {
                 self.keep(RowKey { of, key: Bytes::copy_from_slice(key) }, row);

@@ -39,7 +39,7 @@ const TELLING_BYTES: i64 = 64 * 1024;
 
 /// Result of a placement's count.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct CountResult {
     load: PlacementLoad,
     at: Instant,
     /// Apparent growth since, as last reported by the shard.
@@ -49,7 +49,7 @@ struct Counted {
     new_part: f64,
 }
 
-impl Counted {
+impl CountResult {
     /// Returns whether to count the placement again: it was written to, or the count is old.
     fn is_due(&self, now: Instant) -> bool {
         self.grown != Growth::default() || now.saturating_duration_since(self.at) >= UNCHANGED_AGAIN
@@ -89,7 +89,7 @@ pub(crate) async fn count(
     shards: Shards,
     stop: CancellationToken,
 ) {
-    let known: Mutex<BTreeMap<PlacementId, Counted>> = Mutex::default();
+    let known: Mutex<BTreeMap<PlacementId, CountResult>> = Mutex::default();
     // Counts one placement.
     let count = async |placement: PlacementId, pace: Pace| {
         let Some(partition) = holdings.partition_of(placement) else { return };
@@ -103,7 +103,7 @@ pub(crate) async fn count(
             let counted = {
                 let mut known = known.lock();
                 // Growth that the count missed is in neither.
-                let mut counted = Counted::next(known.get(&placement).copied(), load, before.without(since));
+                let mut counted = CountResult::next(known.get(&placement).copied(), load, before.without(since));
                 counted.grown = since;
                 known.insert(placement, counted);
                 counted
@@ -307,19 +307,19 @@ mod tests {
     fn estimate_separates_new_rows_from_replaced_ones() {
         let load = |bytes| PlacementLoad { placement: SPACE, bytes, keys: 10 };
         let grown = |bytes| Growth { bytes, keys: 5 };
-        let first = Counted::next(None, load(1_000_000), Growth::default());
+        let first = CountResult::next(None, load(1_000_000), Growth::default());
         assert_eq!(first.with(grown(500_000)), PlacementLoad { placement: SPACE, bytes: 1_500_000, keys: 15 });
         // Half of it was new.
-        let second = Counted::next(Some(first), load(1_250_000), grown(500_000));
+        let second = CountResult::next(Some(first), load(1_250_000), grown(500_000));
         assert_eq!(second.with(grown(100_000)).bytes, 1_300_000);
         // None of it was; removed bytes are subtracted all the same.
-        let third = Counted::next(Some(second), load(1_250_000), grown(100_000));
+        let third = CountResult::next(Some(second), load(1_250_000), grown(100_000));
         assert_eq!((third.with(grown(100_000)).bytes, third.with(grown(-250_000)).bytes), (1_250_000, 1_000_000));
         // Neither does a count after a large removal, as by a split.
-        let halved = Counted::next(Some(second), load(500_000), grown(100_000));
+        let halved = CountResult::next(Some(second), load(500_000), grown(100_000));
         assert_eq!(halved.with(grown(100_000)).bytes, 550_000);
         // A little growth does not change the estimate.
-        let fourth = Counted::next(Some(second), load(1_250_010), grown(10));
+        let fourth = CountResult::next(Some(second), load(1_250_010), grown(10));
         assert_eq!(fourth.with(grown(100_000)).bytes, 1_300_010);
         assert_eq!(fourth.with(grown(-2_000_000)).bytes, 0);
     }
@@ -327,10 +327,10 @@ mod tests {
     #[test]
     fn count_is_repeated_after_writes_or_ten_minutes() {
         let load = PlacementLoad { placement: SPACE, bytes: 1_000, keys: 10 };
-        let counted = Counted::next(None, load, Growth::default());
+        let counted = CountResult::next(None, load, Growth::default());
         assert!(!counted.is_due(counted.at + UNCHANGED_AGAIN / 2));
         assert!(counted.is_due(counted.at + UNCHANGED_AGAIN));
-        let written = Counted { grown: Growth { bytes: -5, keys: 0 }, ..counted };
+        let written = CountResult { grown: Growth { bytes: -5, keys: 0 }, ..counted };
         assert!(written.is_due(written.at));
     }
 

@@ -63,7 +63,7 @@ pub enum CertificatesError {
     KeyExists(PathBuf),
     /// The file holds a certificate of another identity.
     #[error("{} holds the certificate of {found}, but this one is for {wanted}: choose another directory", file.display())]
-    SomebodyElse {
+    OtherIdentity {
         /// The existing certificate.
         file: PathBuf,
         /// Identity of the existing certificate.

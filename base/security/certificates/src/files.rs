@@ -86,7 +86,7 @@ fn check_same(file: &Path, certificate_pem: &str) -> Result<(), CertificatesErro
     let wanted = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok().and_then(|wanted| of(&wanted));
     match (found, wanted) {
         (Some(found), Some(wanted)) if found != wanted => {
-            Err(CertificatesError::SomebodyElse { file: file.to_owned(), found, wanted })
+            Err(CertificatesError::OtherIdentity { file: file.to_owned(), found, wanted })
         }
         _ => Ok(()),
     }

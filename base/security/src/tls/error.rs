@@ -34,7 +34,7 @@ pub enum TlsError {
     NoCertificate,
     /// The certificate of the peer has no identity.
     #[error("its certificate is refused: {0}")]
-    Nobody(String),
+    NoIdentity(String),
     /// The peer has another identity than expected.
     #[error("its certificate is of {found}, where {expected} is expected")]
     Stranger {
@@ -52,7 +52,7 @@ impl TlsError {
     /// Returns whether the peer was rejected because of its certificate or lack of one; such rejections are audited.
     /// Other errors are failed connections.
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Certificate(_) | Self::Nobody(_) | Self::NoCertificate | Self::Revoked(_))
+        matches!(self, Self::Certificate(_) | Self::NoIdentity(_) | Self::NoCertificate | Self::Revoked(_))
     }
 
     /// Returns the identity of the rejected peer, if known.
@@ -72,7 +72,7 @@ impl TlsError {
             Self::Refused(_) if is_of_withdrawal(self) => Some(format!(
                 "issue a new one, or, if the key was not stolen, readmit it with `archon access readmit {own}`"
             )),
-            Self::Refused(_) | Self::Certificate(_) | Self::Nobody(_) | Self::Stranger { .. } => {
+            Self::Refused(_) | Self::Certificate(_) | Self::NoIdentity(_) | Self::Stranger { .. } => {
                 Some(COMPARE.to_owned())
             }
             Self::Revoked(_) => Some("that process needs a new certificate".to_owned()),

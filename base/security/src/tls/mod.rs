@@ -80,14 +80,14 @@ struct Loaded {
 #[derive(Debug)]
 struct Looks {
     next: Instant,
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<FileStamp>>,
     /// Reason why the files in the directory are not in use.
     not_taken: Option<Arc<str>>,
 }
 
 /// Attributes that reveal a changed file; a replaced link changes the inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Seen {
+struct FileStamp {
     modified: Option<SystemTime>,
     bytes: u64,
     inode: u64,
@@ -364,12 +364,12 @@ impl Tls {
     /// an earlier one if the session was resumed; so its validity is checked here.
     fn peer(&self, stream: &TlsStream<TcpStream>) -> Result<(Identity, SystemTime), TlsError> {
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
-        let certificate = Certificate::read(shown).map_err(|error| TlsError::Nobody(error.to_string()))?;
+        let certificate = Certificate::read(shown).map_err(|error| TlsError::NoIdentity(error.to_string()))?;
         let Certificate { subject, not_before, not_after, identity, .. } = certificate;
         if not_after < SystemTime::now() {
             return Err(TlsError::Certificate(format!("that of {subject} expired {}; renew it", date(not_after))));
         }
-        let identity = identity.map_err(|error| TlsError::Nobody(format!("{subject}: {error}")))?;
+        let identity = identity.map_err(|error| TlsError::NoIdentity(format!("{subject}: {error}")))?;
         self.withdrawn.check(&identity, not_before).map_err(TlsError::Revoked)?;
         Ok((identity, not_after))
     }
@@ -437,15 +437,15 @@ impl Loaded {
     }
 }
 
-fn seen(directory: &Path) -> Vec<Option<Seen>> {
+fn seen(directory: &Path) -> Vec<Option<FileStamp>> {
     [AUTHORITIES_FILE, CERTIFICATE_FILE, KEY_FILE].map(|file| seen_file(&directory.join(file))).to_vec()
 }
 
-fn seen_file(file: &Path) -> Option<Seen> {
+fn seen_file(file: &Path) -> Option<FileStamp> {
     let found = std::fs::metadata(file).ok()?;
     #[cfg(unix)]
     let inode = std::os::unix::fs::MetadataExt::ino(&found);
     #[cfg(not(unix))]
     let inode = 0;
-    Some(Seen { modified: found.modified().ok(), bytes: found.len(), inode })
+    Some(FileStamp { modified: found.modified().ok(), bytes: found.len(), inode })
 }

@@ -144,7 +144,7 @@ async fn certificate_without_identity_is_rejected() {
         let name = ServerName::try_from("127.0.0.1").unwrap();
         let (_dialled, accepted) = tokio::join!(connector.connect(name, dialled), server.accept(accepted));
         let error = accepted.unwrap_err();
-        assert!(matches!(error, TlsError::Nobody(_)), "{error:?}");
+        assert!(matches!(error, TlsError::NoIdentity(_)), "{error:?}");
     }
 }
 

@@ -128,7 +128,7 @@ impl Script<'_> {
 
 /// The sum of the outputs.
 #[derive(Default)]
-struct Stored {
+struct DurableState {
     epoch: u64,
     last: u64,
     commit: u64,
@@ -137,7 +137,7 @@ struct Stored {
     seen: BTreeSet<&'static str>,
 }
 
-impl Stored {
+impl DurableState {
     fn take(&mut self, output: Output) {
         match output {
             Output::Persist { token, records } => {
@@ -195,7 +195,7 @@ fn run(input: &[u8]) -> Verdict {
         Ok(replica) => replica,
         Err(error) => return Verdict::Refused(error.to_string()),
     };
-    let (mut script, mut stored, mut now) = (Script(input), Stored::default(), 1_000);
+    let (mut script, mut stored, mut now) = (Script(input), DurableState::default(), 1_000);
     while let Some(input) = script.input() {
         now += 7;
         // A shell names only batches that it was given.

@@ -14,7 +14,7 @@ pub(crate) struct Silence {
 
 /// Results of one prober for one node.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
+struct ProbeResults {
     /// The current silence, and the one before it, whose report may still be in flight.
     pub(crate) now: Option<Silence>,
     before: Option<Silence>,
@@ -23,7 +23,7 @@ struct Found {
 /// Probe results for each incarnation, in true time.
 #[derive(Debug, Default)]
 pub(crate) struct DoorChecks {
-    found: BTreeMap<(NodeId, Incarnation), BTreeMap<NodeId, Found>>,
+    found: BTreeMap<(NodeId, Incarnation), BTreeMap<NodeId, ProbeResults>>,
 }
 
 impl DoorChecks {
@@ -45,7 +45,7 @@ impl DoorChecks {
         // Reports travel, and stay valid for a while.
         let worth = settings.timing.failure_timeout_ms * 6 + settings.door_every_ms * 2 + plan.slow_ms;
         let tells = |silence: Silence| silence.last - silence.first >= least && truth - silence.last <= worth;
-        let counts = |found: &&Found| found.now.into_iter().chain(found.before).any(tells);
+        let counts = |found: &&ProbeResults| found.now.into_iter().chain(found.before).any(tells);
         let found = self.found.get(&door).into_iter().flatten().filter(|(by, _)| **by != door.0);
         found.map(|(_, found)| found).filter(counts).count()
     }

@@ -24,7 +24,7 @@ pub(crate) struct History {
     /// Writes to each key by position; `None` for a delete.
     keys: BTreeMap<Bytes, BTreeMap<u64, Option<Bytes>>>,
     /// Circumstances of the writes, by position.
-    written: BTreeMap<Bytes, BTreeMap<u64, Written>>,
+    written: BTreeMap<Bytes, BTreeMap<u64, WriteContext>>,
     /// Positions at which values expired, rather than being deleted.
     ended: BTreeSet<(Bytes, u64)>,
     /// Log time of the last entry.
@@ -37,7 +37,7 @@ pub(crate) struct History {
 
 /// Circumstances of a write.
 #[derive(Clone, Copy, Debug)]
-struct Written {
+struct WriteContext {
     /// Expiry of the value.
     expires: Option<Millis>,
     /// Log time of the entry.
@@ -76,7 +76,7 @@ impl History {
                     }
                     let before = self.value_at(&key, u64::MAX).map(|(position, _)| position);
                     let before = before.map(|position| (position, self.expiry_at(&key, position)));
-                    let written = Written { expires: stored.expires, time: effect.at, before };
+                    let written = WriteContext { expires: stored.expires, time: effect.at, before };
                     self.written.entry(key.clone()).or_default().insert(at.get(), written);
                     Some(stored.value)
                 }
@@ -363,7 +363,7 @@ impl History {
         if entries == expected && more == expects_more {
             return true;
         }
-        let expires = |writes: &BTreeMap<u64, Written>| writes.values().any(|written| written.expires.is_some());
+        let expires = |writes: &BTreeMap<u64, WriteContext>| writes.values().any(|written| written.expires.is_some());
         let any_expires = self.written.iter().any(|(key, writes)| asked.0.contains(key) && expires(writes));
         any_expires && more && !entries.is_empty() && expected.starts_with(entries)
     }
@@ -414,7 +414,7 @@ impl History {
     }
 }
 
-impl Written {
+impl WriteContext {
     /// Checks a write at a position against its operation.
     fn fits(self, op: &Op, key: &Bytes, at: u64) -> Result<(), Violation> {
         let present = self.before.map_or(Revision::ZERO, |(revision, _)| Revision::new(revision));

@@ -29,14 +29,14 @@ pub(super) async fn asked(admin: &Admin, output: &Output) -> Result<Status, Fail
     tokio::pin!(status);
     let look = async {
         tokio::time::sleep(LOOK_AFTER).await;
-        Found::new(admin.quorum_of_each(COORDINATOR_DEADLINE).await)
+        CoordinatorAnswers::new(admin.quorum_of_each(COORDINATOR_DEADLINE).await)
     };
     let found = tokio::select! {
         status = &mut status => return Ok(status?),
         found = look => found,
     };
     // With a majority, or if the number of voters is unknown, it is only a matter of time.
-    let Some(found) = found.filter(Found::lacks_majority) else { return Ok(status.await?) };
+    let Some(found) = found.filter(CoordinatorAnswers::lacks_majority) else { return Ok(status.await?) };
     let nodes = nodes(admin).await;
     if !output.is_json() && !output.watching {
         output.line(found.screen(&nodes))?;
@@ -45,7 +45,7 @@ pub(super) async fn asked(admin: &Admin, output: &Output) -> Result<Status, Fail
 }
 
 /// Answers of the coordinators.
-struct Found {
+struct CoordinatorAnswers {
     /// All members, including learners: every member holds the same list.
     members: Vec<CoordinatorStatus>,
     /// The answers.
@@ -54,7 +54,7 @@ struct Found {
     silent: Vec<String>,
 }
 
-impl Found {
+impl CoordinatorAnswers {
     /// Returns `None` if the number of members is unknown.
     fn new(said: Vec<(String, Result<Quorum, archon_client::Error>)>) -> Option<Self> {
         let (mut answers, mut silent) = (Vec::new(), Vec::new());
@@ -165,7 +165,7 @@ mod tests {
         let learner = Quorum { id: 4, role: CoordinatorRole::Learner.into(), term: 7, ..told.clone() };
         let away = |id| (format!("127.0.0.1:{id}"), Err(ErrorDetail::new(ErrorKind::Unreachable, "away").into()));
         let said = vec![("a".to_owned(), Ok(told)), away(2), away(3), ("d".to_owned(), Ok(learner))];
-        let found = Found::new(said).expect("two answer");
+        let found = CoordinatorAnswers::new(said).expect("two answer");
         assert!(found.lacks_majority());
         let screen = found.screen(&[]);
         assert!(screen.starts_with("quorum      no leader, 1 of 3 answer\n"), "{screen}");

@@ -27,11 +27,11 @@ const SYNC_SLOW: Duration = Duration::from_millis(20);
 pub(super) struct Member {
     /// Identity, as `node/athens`.
     name: String,
-    said: Result<Said, String>,
+    said: Result<MemberReport, String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Default)]
-struct Said {
+struct MemberReport {
     version: Option<String>,
     /// Minimum deviation of its clock from this machine's; `None` if it does not report its clock.
     skew: Option<Skew>,
@@ -75,7 +75,7 @@ async fn stats(admin: &Admin, address: &str) -> Result<NodeStats, Error> {
     admin.at_endpoint(address.to_owned(), TIMEOUT)?.node_stats(address).await
 }
 
-fn said(stats: &NodeStats, before: SystemTime, after: SystemTime) -> Said {
+fn said(stats: &NodeStats, before: SystemTime, after: SystemTime) -> MemberReport {
     let told = |name: &str| stats.values.get(name).copied();
     let version = stats.values.keys().find_map(|name| {
         let rest = name.strip_prefix("archon_build_info{version=\"")?;
@@ -83,7 +83,7 @@ fn said(stats: &NodeStats, before: SystemTime, after: SystemTime) -> Said {
     });
     let writes = told("archon_wal_sync_seconds_count").filter(|count| *count > 0.0);
     let seconds = |value: f64| Duration::try_from_secs_f64(value).ok();
-    Said {
+    MemberReport {
         version,
         skew: told("archon_process_clock_seconds").and_then(seconds).map(|clock| skew(clock, before, after)),
         files: stats.get("archon_process_open_files"),
@@ -113,7 +113,7 @@ pub(super) fn judge(members: &[Member], own: &str) -> Vec<Finding> {
             findings.push(Finding::warning(FindingCode::Member, &member.name, message, remedy));
         }
     }
-    let said: Vec<(&str, &Said)> =
+    let said: Vec<(&str, &MemberReport)> =
         members.iter().filter_map(|member| Some((member.name.as_str(), member.said.as_ref().ok()?))).collect();
     if said.is_empty() {
         findings.push(Finding::not_checked(FindingCode::Member, CLUSTER, "no member reports about itself"));
@@ -126,7 +126,7 @@ pub(super) fn judge(members: &[Member], own: &str) -> Vec<Finding> {
     findings
 }
 
-fn versions(said: &[(&str, &Said)], own: &str) -> Finding {
+fn versions(said: &[(&str, &MemberReport)], own: &str) -> Finding {
     const CODE: FindingCode = FindingCode::Version;
     let mut by_version: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, said) in said {
@@ -148,7 +148,7 @@ fn versions(said: &[(&str, &Said)], own: &str) -> Finding {
     Finding::warning(CODE, CLUSTER, message, remedy)
 }
 
-fn clocks(said: &[(&str, &Said)]) -> Vec<Finding> {
+fn clocks(said: &[(&str, &MemberReport)]) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::ClockSet;
     let told: Vec<(&str, Skew)> = said.iter().filter_map(|(name, said)| Some((*name, said.skew?))).collect();
     let off = |(name, skew): &(&str, Skew)| {
@@ -173,9 +173,9 @@ fn clocks(said: &[(&str, &Said)]) -> Vec<Finding> {
     }
 }
 
-fn files(said: &[(&str, &Said)]) -> Vec<Finding> {
+fn files(said: &[(&str, &MemberReport)]) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::OpenFiles;
-    let few = |(name, said): &(&str, &Said)| {
+    let few = |(name, said): &(&str, &MemberReport)| {
         let most = said.files_max?;
         let remedy = "raise its limit of open files (LimitNOFILE of its service) and restart it; at the limit it \
                       refuses connections";
@@ -193,7 +193,7 @@ fn files(said: &[(&str, &Said)]) -> Vec<Finding> {
     findings
 }
 
-fn syncs(said: &[(&str, &Said)]) -> Vec<Finding> {
+fn syncs(said: &[(&str, &MemberReport)]) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::DiskSync;
     let told: Vec<(&str, Duration)> = said.iter().filter_map(|(name, said)| Some((*name, said.sync?))).collect();
     let slow = |(name, sync): &(&str, Duration)| {
@@ -225,8 +225,8 @@ mod tests {
     use super::*;
     use crate::documents::Verdict;
 
-    fn well() -> Said {
-        Said {
+    fn well() -> MemberReport {
+        MemberReport {
             version: Some("1.0.0".to_owned()),
             skew: Some(Skew { by: Duration::ZERO, ahead: false }),
             files: 80,
@@ -235,12 +235,12 @@ mod tests {
         }
     }
 
-    fn judged(said: Vec<Result<Said, String>>) -> Vec<Finding> {
+    fn judged(said: Vec<Result<MemberReport, String>>) -> Vec<Finding> {
         let member = |(place, said)| Member { name: format!("node/n{place}"), said };
         judge(&said.into_iter().enumerate().map(member).collect::<Vec<_>>(), "1.0.0")
     }
 
-    fn only(said: Said, code: FindingCode) -> Finding {
+    fn only(said: MemberReport, code: FindingCode) -> Finding {
         let found = judged(vec![Ok(well()), Ok(said)]);
         let worst = found.into_iter().filter(|finding| finding.code == code).max_by_key(|finding| finding.verdict);
         worst.expect("a finding of this kind")
@@ -255,16 +255,16 @@ mod tests {
 
     #[test]
     fn deviating_member_is_named() {
-        let mixed = only(Said { version: Some("0.9.0".to_owned()), ..well() }, FindingCode::Version);
+        let mixed = only(MemberReport { version: Some("0.9.0".to_owned()), ..well() }, FindingCode::Version);
         assert_eq!(mixed.verdict, Verdict::Warning);
         assert!(mixed.message.contains("0.9.0: node/n1; 1.0.0: node/n0"), "{}", mixed.message);
         for (seconds, verdict) in [(0.9, Verdict::Ok), (1.5, Verdict::Warning), (600.0, Verdict::Error)] {
             let skew = Some(Skew { by: Duration::from_secs_f64(seconds), ahead: true });
-            assert_eq!(only(Said { skew, ..well() }, FindingCode::ClockSet).verdict, verdict, "{seconds}");
+            assert_eq!(only(MemberReport { skew, ..well() }, FindingCode::ClockSet).verdict, verdict, "{seconds}");
         }
-        let files = only(Said { files: 900, ..well() }, FindingCode::OpenFiles);
+        let files = only(MemberReport { files: 900, ..well() }, FindingCode::OpenFiles);
         assert_eq!((files.verdict, files.about.as_str()), (Verdict::Warning, "node/n1"));
-        let slow = only(Said { sync: Some(Duration::from_millis(25)), ..well() }, FindingCode::DiskSync);
+        let slow = only(MemberReport { sync: Some(Duration::from_millis(25)), ..well() }, FindingCode::DiskSync);
         assert!(slow.verdict == Verdict::Warning && slow.message.contains("25.0 ms"), "{}", slow.message);
         let silent = judged(vec![Ok(well()), Err("no".to_owned())]);
         assert_eq!((silent[0].code, silent[0].verdict), (FindingCode::Member, Verdict::Warning));

@@ -60,7 +60,7 @@ const KNOWN: &[(u32, &str, Kind)] = &[
     (0x5346_544E, "ntfs", Kind::Foreign),
 ];
 
-/// Asks the system.
+/// Returns the file system of a directory.
 pub(super) fn read(place: &Path) -> Reading {
     #[cfg(target_os = "linux")]
     {

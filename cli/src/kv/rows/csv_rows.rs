@@ -32,7 +32,7 @@ fn io_error(error: csv::Error) -> io::Error {
 }
 
 /// Reader that counts the bytes since the last row, and checks the end of the file.
-struct Counted<R> {
+struct CountingReader<R> {
     file: R,
     since_row: usize,
     quotes: Quotes,
@@ -40,7 +40,7 @@ struct Counted<R> {
     ended: bool,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.since_row > ROW_BYTES_MAX {
             return Err(io::Error::other(super::read::too_long()));
@@ -57,7 +57,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-impl<R> Counted<R> {
+impl<R> CountingReader<R> {
     /// Returns the fault at the end, if it was reached: a truncated file has a shortened value, and neither a line
     /// break nor a closing quote at its end.
     fn cut_off(&self) -> Option<String> {
@@ -73,7 +73,7 @@ impl<R> Counted<R> {
 
 /// Reads rows.
 pub(super) struct CsvRows<R> {
-    reader: csv::Reader<Counted<R>>,
+    reader: csv::Reader<CountingReader<R>>,
     columns: Columns,
     record: ByteRecord,
 }
@@ -90,7 +90,7 @@ struct Columns {
 impl<R: Read> CsvRows<R> {
     /// Reads the header.
     pub(super) fn new(file: R) -> Result<Self, (u64, String)> {
-        let counted = Counted { file, since_row: 0, quotes: Quotes::new(), last: b'\n', ended: false };
+        let counted = CountingReader { file, since_row: 0, quotes: Quotes::new(), last: b'\n', ended: false };
         let mut reader = ReaderBuilder::new().has_headers(false).from_reader(counted);
         let mut record = ByteRecord::new();
         let header = reader.read_byte_record(&mut record).map_err(|error| (1, error.to_string()))?;
@@ -144,7 +144,7 @@ impl<R: Read> CsvRows<R> {
 }
 
 /// Returns what breaks the rules of CSV up to the end of the record that was just read.
-fn broken<R: Read>(reader: &csv::Reader<Counted<R>>) -> Option<String> {
+fn broken<R: Read>(reader: &csv::Reader<CountingReader<R>>) -> Option<String> {
     let counted = reader.get_ref();
     let violation = counted.quotes.violation_before(reader.position().byte());
     violation.map(str::to_owned).or_else(|| counted.cut_off())

@@ -89,7 +89,7 @@ impl CoordinatorSettings {
             return Err(Failure::usage(why, "give the console a port of its own"));
         }
         let of_file = file.as_ref().map(FromCoordinatorFile::cluster_of).transpose()?.unwrap_or_default();
-        let said = Said { flags: &args.bootstrap, file: &of_file, failover: found.failover.as_ref() };
+        let said = ExplicitSettings { flags: &args.bootstrap, file: &of_file, failover: found.failover.as_ref() };
         let cluster = said.settings()?;
         let cluster_said = Setting::ALL.iter().copied().filter(|setting| said.of(*setting).is_some()).collect();
         Ok(Self {
@@ -261,13 +261,13 @@ impl FromCoordinatorFile {
 }
 
 /// Explicit settings of a new cluster: a flag overrides the file, and a single setting overrides the profile.
-struct Said<'a> {
+struct ExplicitSettings<'a> {
     flags: &'a BootstrapArgs,
     file: &'a BTreeMap<Setting, (u64, String)>,
     failover: Option<&'a (Failover, String)>,
 }
 
-impl Said<'_> {
+impl ExplicitSettings<'_> {
     /// Returns the explicit value of a setting, with its origin.
     fn found(&self, setting: Setting) -> Option<(u64, String)> {
         let by_flag = || {

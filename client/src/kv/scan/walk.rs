@@ -1,6 +1,6 @@
 //! Scans of tables by ranges: partitions are read in turn, in the order of the scan.
 
-use super::{Asked, Entry, PAGE_BYTES_MAX, Page, endless};
+use super::{Entry, PAGE_BYTES_MAX, Page, PageRequest, endless};
 use crate::error::Error;
 use crate::kv::{Client, unexpected};
 use archon_types::{Answer, KeyRange, Millis, Op, ScanOrder};
@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 const REFRESH_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns a page: up to the limit, or all entries.
-pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
-    let Asked { mut keys, order, limit, deadline } = asked;
+pub(super) async fn page(client: &Client, asked: PageRequest) -> Result<Page, Error> {
+    let PageRequest { mut keys, order, limit, deadline } = asked;
     let mut entries: Vec<Entry> = Vec::new();
     let mut bytes = 0;
     loop {

@@ -17,12 +17,12 @@ const BEHIND_MAX: usize = 256;
 /// The latest state of the cluster.
 #[derive(Debug)]
 pub(crate) struct Latest {
-    held: Mutex<Held>,
+    held: Mutex<FeedState>,
     news: broadcast::Sender<News>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct FeedState {
     sections: BTreeMap<&'static str, Arc<str>>,
     members: Option<Members>,
     maps: BTreeMap<u64, TableMap>,
@@ -31,7 +31,7 @@ struct Held {
     polled: bool,
 }
 
-impl Held {
+impl FeedState {
     /// Drops everything except the measurements, which have times.
     fn forget(&mut self) {
         *self = Self { loads: std::mem::take(&mut self.loads), ..Self::default() };

@@ -85,7 +85,7 @@ impl<'a> Explainer<'a> {
         let table = state.tables.get(&partition.table)?;
         // A cause of unavailability is reported with the start of the unavailability.
         let unserved = self.remembered.unserved_since(partition).unwrap_or_default();
-        let mut found = Found { state, partition, unserved, findings: Vec::new() };
+        let mut found = PartitionFindings { state, partition, unserved, findings: Vec::new() };
         let live = row.live().count();
         if let Some(note) = state.controls.offline_of(partition) {
             found.push_since(note.at, Facts::Offline { why: note.why.clone() });
@@ -161,7 +161,7 @@ impl<'a> Explainer<'a> {
         *self.raisable.get_or_init(|| members.any(|row| row.is_at_own_limit(self.state)))
     }
 
-    fn not_owned(&self, row: &Partition, table: &Table, found: &mut Found<'_>) {
+    fn not_owned(&self, row: &Partition, table: &Table, found: &mut PartitionFindings<'_>) {
         found.waits_for_leases(row.id);
         if !found.findings.is_empty() {
             return;
@@ -192,7 +192,7 @@ impl<'a> Explainer<'a> {
         known.entry(table.id).or_insert_with(|| no_participant(self.state, table)).clone()
     }
 
-    fn without_leader(&self, row: &Partition, found: &mut Found<'_>) {
+    fn without_leader(&self, row: &Partition, found: &mut PartitionFindings<'_>) {
         let before = found.findings.len();
         found.waits_for_leases(row.id);
         for placement in row.live() {
@@ -209,7 +209,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    fn lost_copies_kept(&self, row: &Partition, found: &mut Found<'_>) {
+    fn lost_copies_kept(&self, row: &Partition, found: &mut PartitionFindings<'_>) {
         let lost = |copy: &&Placement| copy.state == ReplicaState::Load && out_of_sync::is_lost(self.state, copy.id);
         for copy in row.placements.iter().filter(lost) {
             if let Err((alive, need)) = out_of_sync::may_go(self.state, row, copy.id) {
@@ -219,7 +219,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    fn isolated_leader(&self, row: &Partition, found: &mut Found<'_>) {
+    fn isolated_leader(&self, row: &Partition, found: &mut PartitionFindings<'_>) {
         let isolated = self.remembered.isolated.get(&row.id).filter(|(epoch, _)| *epoch == row.epoch);
         if let (Some((_, hears)), Some(leader)) = (isolated, row.leader_placement()) {
             let node = self.state.node_name(leader.node);
@@ -230,7 +230,7 @@ impl<'a> Explainer<'a> {
 }
 
 /// Findings about one partition.
-struct Found<'a> {
+struct PartitionFindings<'a> {
     state: &'a ClusterState,
     partition: PartitionId,
     /// Start of its unavailability; zero if it is served, or unknown.
@@ -238,7 +238,7 @@ struct Found<'a> {
     findings: Vec<Finding>,
 }
 
-impl Found<'_> {
+impl PartitionFindings<'_> {
     /// Adds a cause of unavailability.
     fn push(&mut self, facts: Facts) {
         self.push_since(self.unserved, facts);

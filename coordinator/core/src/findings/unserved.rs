@@ -19,12 +19,12 @@ const GRACE_TIMEOUTS: u64 = 2;
 pub(crate) struct Unserved {
     /// Start, on this coordinator's monotonic clock. Shared with snapshots.
     since: Arc<BTreeMap<PartitionId, Millis>>,
-    seen: Option<Seen>,
+    seen: Option<ObservedVersions>,
 }
 
 /// Position up to which the state was observed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Seen {
+struct ObservedVersions {
     rows: Version,
     /// Versions of operators' orders and of drops of tables, which affect partitions with unchanged or removed rows.
     others: (Version, Version),
@@ -34,7 +34,7 @@ impl Unserved {
     /// Records changes. It examines no rows, since it runs for every change of state.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
         let others = (state.controls_version, state.dropped_version);
-        let seen = Seen { rows: Version::new(state.applied), others };
+        let seen = ObservedVersions { rows: Version::new(state.applied), others };
         match self.seen.replace(seen) {
             Some(before) if before == seen => {}
             Some(before) if before.others == others => {

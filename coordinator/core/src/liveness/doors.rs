@@ -35,7 +35,7 @@ struct Word {
 
 /// Reports of the keepers of one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Said {
+struct ProberReports {
     /// Keepers that find its door shut, each with the start.
     shut: Vec<(NodeId, Millis)>,
     /// Both keepers find it shut for long enough, and both are credible.
@@ -46,7 +46,7 @@ struct Said {
 
 /// A verdict on one incarnation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Judged {
+struct DoorVerdict {
     incarnation: Incarnation,
     /// Time at which its door was shut.
     since: Millis,
@@ -59,7 +59,7 @@ struct Judged {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Doors {
     words: BTreeMap<NodeId, Word>,
-    judged: BTreeMap<NodeId, Judged>,
+    judged: BTreeMap<NodeId, DoorVerdict>,
     /// The doors that some keeper finds shut, as of the last verdicts.
     doubted: BTreeMap<NodeId, Vec<(NodeId, Millis)>>,
     news: Vec<DoorNews>,
@@ -91,7 +91,7 @@ impl Doors {
         }
         let said = self.said(state);
         let before = self.judged.len();
-        let over = |judged: &Judged| {
+        let over = |judged: &DoorVerdict| {
             let trusted_at = judged.opened.map(|opened| opened.plus(state.settings.door_trust_ms));
             trusted_at.is_some_and(|at| now >= at)
         };
@@ -116,7 +116,7 @@ impl Doors {
     fn condemn(
         &mut self,
         state: &ClusterState,
-        said: &BTreeMap<NodeId, Said>,
+        said: &BTreeMap<NodeId, ProberReports>,
         settled: bool,
         leaves: impl Fn(NodeId) -> bool,
         now: Millis,
@@ -138,7 +138,7 @@ impl Doors {
             let Some(incarnation) = state.incarnation(node).filter(|_| left > 0 && settled) else { break };
             let by: Vec<NodeId> = said.get(&node).into_iter().flat_map(|said| &said.shut).map(|(by, _)| *by).collect();
             self.news.push(DoorNews { node, incarnation, by: by.clone(), shut_for_ms: now.since(since) });
-            self.judged.insert(node, Judged { incarnation, since, opened: None, by });
+            self.judged.insert(node, DoorVerdict { incarnation, since, opened: None, by });
             left -= 1;
             changed = true;
         }
@@ -146,7 +146,7 @@ impl Doors {
     }
 
     /// Returns the reports about all nodes that are reported shut or have a verdict, from their present keepers.
-    fn said(&self, state: &ClusterState) -> BTreeMap<NodeId, Said> {
+    fn said(&self, state: &ClusterState) -> BTreeMap<NodeId, ProberReports> {
         let accused = self.words.values().flat_map(|word| &word.report.shut).map(|door| door.node);
         let named: BTreeSet<NodeId> = accused.chain(self.judged.keys().copied()).collect();
         if named.is_empty() {
@@ -160,8 +160,8 @@ impl Doors {
     }
 
     /// Returns the reports of a node's keepers about its present incarnation (rule 74).
-    fn said_of(&self, state: &ClusterState, node: &Node, keepers: &[RelayCandidate<'_>]) -> Said {
-        let mut said = Said::default();
+    fn said_of(&self, state: &ClusterState, node: &Node, keepers: &[RelayCandidate<'_>]) -> ProberReports {
+        let mut said = ProberReports::default();
         let two = keepers_of(RelayCandidate::of(node), keepers);
         let mut believed = 0;
         for keeper in &two {

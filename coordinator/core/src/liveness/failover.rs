@@ -33,7 +33,8 @@ pub(crate) fn node_failed(
     Command::NodeFailed { node, incarnation, successors }
 }
 
-/// Returns commands for the nodes that were silent for too long, with successors. They get no answer from here on.
+/// Returns commands for the nodes that were silent for too long, with successors. Their heartbeats are
+/// no longer answered.
 pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Vec<Command> {
     let silent = liveness.silent(state, now);
     // All of them stop being answered before any successor is chosen: none of them may become one.
@@ -44,16 +45,16 @@ pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Milli
 
 /// The outcome of an election.
 pub(crate) enum Election {
-    /// Commit this.
+    /// Commit this command.
     Elect(Command),
-    /// The former holder's lease may run until then.
+    /// The lease of the former leader may run until this time.
     Wait(Millis),
     /// No member can lead, or no election is due.
     Nothing,
 }
 
-/// Returns the partitions without a leader that have a possible leader: a holder of a copy, or a participant with room
-/// of a lease table. All others wait for a new member, which changes the state, and are not scanned until then.
+/// Returns the partitions without a leader that have a possible one: a node with a replica, or for a lease table a
+/// participant with room. All others wait for a new member, which changes the state, and are not scanned until then.
 pub(crate) fn electable<'a>(
     state: &'a ClusterState,
     liveness: &Liveness,

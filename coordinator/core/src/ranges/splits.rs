@@ -28,11 +28,11 @@ pub(crate) const STRAGGLERS_MS: u64 = 1_000;
 /// Start of the present phase of each split, and the time since enough copies have completed it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Splits {
-    seen: BTreeMap<PartitionId, Seen>,
+    seen: BTreeMap<PartitionId, SplitProgress>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Seen {
+struct SplitProgress {
     attempt: Version,
     cut: bool,
     begun: Millis,
@@ -55,7 +55,7 @@ impl Splits {
         now: Millis,
         able: impl Fn(NodeId) -> bool,
     ) -> Step {
-        let fresh = Seen { attempt: split.attempt, cut: split.cut, begun: now, enough: None };
+        let fresh = SplitProgress { attempt: split.attempt, cut: split.cut, begun: now, enough: None };
         let seen = self.seen.entry(row.id).or_insert(fresh);
         if (seen.attempt, seen.cut) != (split.attempt, split.cut) {
             *seen = fresh;

@@ -27,7 +27,7 @@ const BYTES_MAX: u64 = 64 * 1024;
 const INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Stored {
+struct MarksFile {
     /// Number of process starts on this directory.
     starts: u64,
     /// Marks of the other voters.
@@ -100,7 +100,7 @@ impl KeptMarks {
     pub(crate) fn begin(directory: &Path, id: u64, storage: Uuid, boot: Uuid) -> Self {
         let path = directory.join(FILE);
         let counted = read(&path).map(|stored| {
-            let next = Stored { starts: stored.starts.saturating_add(1), ..stored.clone() };
+            let next = MarksFile { starts: stored.starts.saturating_add(1), ..stored.clone() };
             match write(&path, &next) {
                 Ok(()) => (next.starts, next),
                 Err(error) => {
@@ -115,7 +115,7 @@ impl KeptMarks {
             Ok((starts, stored)) => (starts, stored, Some(path)),
             Err(error) => {
                 not_counted(&path, &error);
-                (0, Stored::default(), None)
+                (0, MarksFile::default(), None)
             }
         };
         let marks = stored.voters.iter().map(|(id, kept)| {
@@ -273,7 +273,7 @@ impl KeptMarks {
             // A start that no voter accepted does not count: repeated starts do not make an older copy the later one.
             let refused = self.0.starts > 0 && state.outdated.is_some() && !state.is_counted;
             let starts = self.0.kept_starts.saturating_sub(refused.into());
-            Stored { starts, voters: state.marks.iter().map(kept).collect() }
+            MarksFile { starts, voters: state.marks.iter().map(kept).collect() }
         };
         write(path, &stored).inspect_err(|_| self.0.state.lock().changed = true)
     }
@@ -309,17 +309,17 @@ fn from_wire(wire: &v1::VoterMark) -> Option<(u64, Mark)> {
     Some((id, Mark { storage, starts, boot, began_at, holds }))
 }
 
-fn read(path: &Path) -> io::Result<Stored> {
+fn read(path: &Path) -> io::Result<MarksFile> {
     match std::fs::metadata(path) {
         Ok(found) if found.len() > BYTES_MAX => return Err(io::Error::other("it is too large")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stored::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(MarksFile::default()),
         Ok(_) => {}
         Err(error) => return Err(error),
     }
     serde_json::from_slice(&std::fs::read(path)?).map_err(io::Error::other)
 }
 
-fn write(path: &Path, stored: &Stored) -> io::Result<()> {
+fn write(path: &Path, stored: &MarksFile) -> io::Result<()> {
     archon_durable::replace(path, &serde_json::to_vec_pretty(stored).map_err(io::Error::other)?)
 }
 

@@ -34,7 +34,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Hints(Arc<Inner>);
 
 struct Inner {
-    said: Mutex<BTreeMap<u64, Said>>,
+    said: Mutex<BTreeMap<u64, AddressHint>>,
     addresses: Addresses,
     /// Members that answer neither at the log's address nor at the hint's, with the reason.
     missing: Mutex<BTreeMap<u64, String>>,
@@ -42,7 +42,7 @@ struct Inner {
 
 /// Hint about a member's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
+struct AddressHint {
     address: String,
     /// Source of the hint.
     by: &'static str,
@@ -50,11 +50,11 @@ struct Said {
 
 /// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Found {
+enum SearchResult {
     /// At the address in the log.
     Recorded,
     /// At the address of the hint.
-    Said,
+    Hinted,
     /// At neither address; contains the reason.
     Nowhere(String),
 }
@@ -62,13 +62,13 @@ enum Found {
 impl Hints {
     /// Creates the hints; search results go to `addresses`.
     pub(in crate::raft) fn new(said: BTreeMap<u64, String>, addresses: Addresses) -> Self {
-        let said = said.into_iter().map(|(id, address)| (id, Said { address, by: "--peers says" }));
+        let said = said.into_iter().map(|(id, address)| (id, AddressHint { address, by: "--peers says" }));
         Self(Arc::new(Inner { said: Mutex::new(said.collect()), addresses, missing: Mutex::default() }))
     }
 
     /// Notes the address that a member reports of itself.
     pub(in crate::raft) fn hear(&self, id: u64, address: &str) {
-        let said = Said { address: address.to_owned(), by: "it says itself" };
+        let said = AddressHint { address: address.to_owned(), by: "it says itself" };
         self.0.said.lock().insert(id, said);
     }
 
@@ -124,7 +124,7 @@ impl Hints {
             for (id, recorded, said, found) in found.await {
                 let looked = looks.entry(id).or_default();
                 *looked = looked.saturating_add(1);
-                if id == asks.local_voter.id && found == Found::Recorded {
+                if id == asks.local_voter.id && found == SearchResult::Recorded {
                     settled = Some(recorded.clone());
                 }
                 self.note(id, (recorded, said), found, *looked);
@@ -151,7 +151,7 @@ impl Hints {
         asks: &Asks,
         members: &BTreeMap<u64, String>,
         settled: Option<&str>,
-    ) -> BTreeMap<u64, (String, Said)> {
+    ) -> BTreeMap<u64, (String, AddressHint)> {
         let (found, all) = (self.found(), self.0.said.lock().clone());
         let differs = |(id, recorded): (&u64, &String)| {
             let said = all.get(id).filter(|said| said.address != *recorded)?;
@@ -162,14 +162,15 @@ impl Hints {
         members.iter().filter_map(differs).collect()
     }
 
-    fn note(&self, id: u64, (recorded, said): (&str, &Said), found: Found, looked: u32) {
-        let Said { address, by } = said;
-        let elsewhere = (found == Found::Said).then(|| Elsewhere { was: recorded.to_owned(), is: address.clone() });
+    fn note(&self, id: u64, (recorded, said): (&str, &AddressHint), found: SearchResult, looked: u32) {
+        let AddressHint { address, by } = said;
+        let elsewhere =
+            (found == SearchResult::Hinted).then(|| Elsewhere { was: recorded.to_owned(), is: address.clone() });
         match found {
             // A member that answers at neither address for a moment is still searched for at its last one.
-            Found::Nowhere(_) => {}
+            SearchResult::Nowhere(_) => {}
             _ if self.0.addresses.set_elsewhere(id, elsewhere) => match found {
-                Found::Said => tracing::info!(
+                SearchResult::Hinted => tracing::info!(
                     id,
                     recorded,
                     found = address,
@@ -181,7 +182,7 @@ impl Hints {
         }
         let mut missing = self.0.missing.lock();
         match found {
-            Found::Nowhere(why) if looked >= GRACE_LOOKS => {
+            SearchResult::Nowhere(why) if looked >= GRACE_LOOKS => {
                 let text = format!(
                     "coordinator {id} answers neither at its known address {recorded} nor at {address}, where {by} \
                      that it is: {why}"
@@ -191,7 +192,7 @@ impl Hints {
                     missing.insert(id, text);
                 }
             }
-            Found::Nowhere(_) => {}
+            SearchResult::Nowhere(_) => {}
             _ => drop(missing.remove(&id)),
         }
     }
@@ -234,12 +235,12 @@ impl Asks {
         heard.is_none_or(|heard| heard.elapsed() > self.silence())
     }
 
-    async fn find(&self, id: u64, recorded: &str, said: &str) -> Found {
+    async fn find(&self, id: u64, recorded: &str, said: &str) -> SearchResult {
         let (recorded, said) = futures::future::join(self.answers(id, recorded), self.answers(id, said)).await;
         match (recorded, said) {
-            (Ok(()), _) => Found::Recorded,
-            (Err(_), Ok(())) => Found::Said,
-            (Err(_), Err(why)) => Found::Nowhere(why),
+            (Ok(()), _) => SearchResult::Recorded,
+            (Err(_), Ok(())) => SearchResult::Hinted,
+            (Err(_), Err(why)) => SearchResult::Nowhere(why),
         }
     }
 

@@ -60,20 +60,20 @@ impl Quorum {
             let admitted = self.admit(&batch, deadline).await?;
             // It continues if the caller stops waiting: its space is held until it is answered.
             let writing = tokio::spawn(write(self.raft.clone(), Arc::clone(&batch), (admitted, permit)));
-            let written = timeout_at(deadline, async { writing.await.unwrap_or(Written::Stopped) }).await;
+            let written = timeout_at(deadline, async { writing.await.unwrap_or(WriteOutcome::Stopped) }).await;
             match written {
                 Err(_) => return Err(self.unknown()),
-                Ok(Written::Answered(responses)) => {
+                Ok(WriteOutcome::Answered(responses)) => {
                     self.times().commits.observe(begun.elapsed());
                     return Ok(responses);
                 }
-                Ok(Written::Retry) if self.leading_term() == Some(batch.term) => {
+                Ok(WriteOutcome::Retry) if self.leading_term() == Some(batch.term) => {
                     if timeout_at(deadline, tokio::time::sleep(LEASE_RETRY)).await.is_err() {
                         return Err(self.not_leading());
                     }
                 }
-                Ok(Written::Retry | Written::NotLeading) => return Err(self.not_leading()),
-                Ok(Written::Stopped) => {
+                Ok(WriteOutcome::Retry | WriteOutcome::NotLeading) => return Err(self.not_leading()),
+                Ok(WriteOutcome::Stopped) => {
                     return Err(ErrorDetail::new(ErrorKind::ShuttingDown, "this coordinator is stopping"));
                 }
             }
@@ -130,26 +130,26 @@ impl Quorum {
 }
 
 /// Makes Raft write a batch; `held` is released once that is answered.
-async fn write(raft: Raft, batch: Arc<CommandBatch>, held: (Admitted, OwnedSemaphorePermit)) -> Written {
+async fn write(raft: Raft, batch: Arc<CommandBatch>, held: (Admitted, OwnedSemaphorePermit)) -> WriteOutcome {
     let term = CommittedLeaderId::new(batch.term);
     let (responder, answer) = ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
     if raft.write(batch).with_leader(term).responder(responder).await.is_err() {
-        return Written::Stopped;
+        return WriteOutcome::Stopped;
     }
     let answer = answer.await;
     drop(held);
     match answer {
-        Err(_) => Written::Stopped,
-        Ok(Ok(response)) if response.data.void => Written::NotLeading,
-        Ok(Ok(response)) => Written::Answered(response.data.responses),
+        Err(_) => WriteOutcome::Stopped,
+        Ok(Ok(response)) if response.data.void => WriteOutcome::NotLeading,
+        Ok(Ok(response)) => WriteOutcome::Answered(response.data.responses),
         Ok(Err(ClientWriteError::ForwardToLeader(forward))) if forward.reason == ForwardReason::LeaseExpired => {
-            Written::Retry
+            WriteOutcome::Retry
         }
-        Ok(Err(_)) => Written::NotLeading,
+        Ok(Err(_)) => WriteOutcome::NotLeading,
     }
 }
 
-enum Written {
+enum WriteOutcome {
     Answered(Vec<Response>),
     /// Never appended, and this coordinator may still lead the term.
     Retry,

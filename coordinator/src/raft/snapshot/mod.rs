@@ -96,7 +96,7 @@ const STAGED: &str = ".staged";
 
 /// A snapshot file, and its size in bytes.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Listed {
+struct SnapshotEntry {
     order: Order,
     name: String,
     bytes: u64,
@@ -235,15 +235,16 @@ impl SnapshotDir {
     }
 
     /// Returns the files, oldest first.
-    fn list(&self) -> Result<Vec<Listed>, SnapshotError> {
+    fn list(&self) -> Result<Vec<SnapshotEntry>, SnapshotError> {
         let all = self.disk.list().map_err(|source| failed("list", &self.dir, source))?;
-        let ours = all.into_iter().filter_map(|(name, bytes)| Some(Listed { order: order_in(&name)?, name, bytes }));
-        let mut found: Vec<Listed> = ours.collect();
+        let ours =
+            all.into_iter().filter_map(|(name, bytes)| Some(SnapshotEntry { order: order_in(&name)?, name, bytes }));
+        let mut found: Vec<SnapshotEntry> = ours.collect();
         found.sort();
         Ok(found)
     }
 
-    fn read(&self, listed: &Listed) -> Result<(SnapshotMeta, Bytes), SnapshotError> {
+    fn read(&self, listed: &SnapshotEntry) -> Result<(SnapshotMeta, Bytes), SnapshotError> {
         let path = self.dir.join(&listed.name);
         let file = self.disk.open(&listed.name).map_err(|source| self.failed("open", &listed.name, source))?;
         let mut content = vec![0; content_bytes(&path, listed.bytes)?];

@@ -226,7 +226,7 @@ pub(crate) fn move_status(state: &ClusterState, loads: &Loads, migration: &Migra
 }
 
 /// One running move.
-struct UnderWay {
+struct RunningMove {
     phase: Phase,
     /// The replica that is copied, and its node.
     copy: Option<(NodeId, PlacementId)>,
@@ -238,7 +238,7 @@ struct UnderWay {
 pub(crate) struct Progress {
     running: bool,
     summary: PlanSummary,
-    under_way: Vec<UnderWay>,
+    under_way: Vec<RunningMove>,
     page: Vec<Shown>,
     more: bool,
     /// Splits and merges, and their total number.
@@ -254,7 +254,7 @@ impl Progress {
         let under_way = running.map(|migration| {
             let copy = migration.stage.target().map(|target| (migration.to, target));
             let bytes = if migration.kind == MoveKind::Copy { migration.bytes } else { 0 };
-            UnderWay { phase: phase(state, migration), copy, bytes }
+            RunningMove { phase: phase(state, migration), copy, bytes }
         });
         let waits = Waits::new(state);
         let mut moves = state.migrations.of_newest_plan(after);

@@ -21,12 +21,12 @@ pub(super) struct Address {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) bytes: Bounded,
-    known: Mutex<Known>,
+    known: Mutex<KnownAddresses>,
 }
 
 /// Addresses with work in progress, or soon.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownAddresses {
     last: u64,
     addresses: HashMap<IpAddr, Weak<Address>>,
 }

@@ -41,7 +41,7 @@ pub struct BeatStreams {
     deadline: Duration,
     streams: Streams,
     /// Pending heartbeats, by number.
-    asked: Mutex<BTreeMap<u64, Asked>>,
+    asked: Mutex<BTreeMap<u64, PendingBeat>>,
     /// A coordinator answered that this incarnation is fenced, perhaps after every waiter timed out.
     over: AtomicBool,
 }
@@ -69,7 +69,7 @@ pub struct Answered {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct PendingBeat {
     address: String,
     by_relay: bool,
     outcome: oneshot::Sender<Result<Answered, NotGranted>>,
@@ -113,7 +113,7 @@ impl BeatStreams {
         let deadline = if by_relay { Duration::from_millis(RELAY_ANSWER_MS) } else { self.deadline };
         let (number, until) = (beat.number, Instant::now() + deadline);
         let (outcome, answered) = oneshot::channel();
-        self.asked.lock().insert(number, Asked { address: to.address().to_owned(), by_relay, outcome });
+        self.asked.lock().insert(number, PendingBeat { address: to.address().to_owned(), by_relay, outcome });
         let _forgotten = Forgets { streams: self, number };
         let frame = Beats { cluster: self.member.cluster, batch: number, beats: vec![beat], relay: None };
         if let Err(detail) = self.streams.send(to.address(), to.expected(), Arc::new(frame.into()), until) {

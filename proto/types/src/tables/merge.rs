@@ -6,12 +6,12 @@ use crate::tables::partition::Partition;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of keys and values in a partition that is merged into its left neighbour: they pass through that
-/// partition's log, and are not served meanwhile.
+/// Maximum size of a partition that is merged into its left neighbour, in bytes of keys and values: they pass through
+/// that partition's log, and are not served meanwhile.
 pub const MERGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A merge in progress, as a row shows it: *left* is to get the keys of *right*, the partition that begins where left
-/// ends. Both rows show it, from one command to another.
+/// A merge in progress: *left* receives the keys of *right*, the partition that begins where left ends. One command
+/// records it in both rows, and another one removes it from both.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Merge {
     /// Version of both rows in which the merge began. Entries of the two logs and reports name it, so that they are not
