@@ -22,7 +22,7 @@ pub(super) enum Stage {
     Judged,
     /// There was nothing to commit.
     Idle,
-    /// It is in the log, and may be committed whatever the answer is.
+    /// It is in the log, and may be committed even if the answer is an error.
     Proposed,
     /// It is committed.
     Done,

@@ -49,7 +49,7 @@ metrics! {
         );
         clients_forgotten: Metric = Definition::counter(
             "archon_node_clients_forgotten_total",
-            "clients whose windows partitions removed, by age or number"
+            "client windows that partitions removed, by age or number"
         );
         rows_expired: Metric = Definition::counter(
             "archon_node_rows_expired_total",
