@@ -107,14 +107,16 @@ fn with_valid_numbers(error: clap::Error) -> clap::Error {
 
 /// Returns the valid numbers, given the text of a number parser of Rust or clap; `None` for another text.
 fn valid_numbers(refused: &str) -> Option<String> {
-    if let Some((_, range)) = refused.split_once(" is not in ") {
+    if let Some((given, range)) = refused.split_once(" is not in ") {
         let (least, most) = range.split_once("..")?;
-        let is_number = |text: &str| text.parse::<i128>().is_ok();
-        return match most.strip_prefix('=') {
-            Some(most) if is_number(least) && is_number(most) => Some(format!("write a number from {least} to {most}")),
-            None if is_number(least) && is_number(most) => Some(format!("write a number of at least {least}")),
-            Some(_) | None => None,
-        };
+        let [given, least, most] = [given, least, most.trim_start_matches('=')].map(|text| text.parse::<i128>().ok());
+        let (given, least, most) = (given?, least?, most?);
+        // The upper bound of an open range is that of the type.
+        let is_open = given < least && most >= i128::from(u32::MAX);
+        return Some(match is_open {
+            true => format!("write a number of at least {least}"),
+            false => format!("write a number from {least} to {most}"),
+        });
     }
     let fault = match refused {
         "invalid digit found in string" | "cannot parse integer from empty string" => "write a whole number",
@@ -142,7 +144,7 @@ mod tests {
             ("archon quorum promote 0", "'<ID>': write a number of at least 1"),
             ("archon quorum promote x", "'<ID>': write a whole number"),
             ("archon participant --partitions-max 0", "'--partitions-max <N>': write a number of at least 1"),
-            ("archon participant --partitions-max 5000000000", "write a number of at least 1"),
+            ("archon participant --partitions-max 5000000000", "write a number from 1 to 4294967295"),
             ("archon kv cas k v --revision 99999999999999999999", "'--revision <N>': the number is too large"),
             ("archon kv incr k 1.5", "'[N]': write a whole number"),
         ] {

@@ -279,7 +279,7 @@ fn object_store_errors_name_their_causes() {
     let mut without = with("AWS_ACCESS_KEY_ID", None);
     scene.refused(&without, &create, 2, "AWS_ACCESS_KEY_ID");
     without.remove("AWS_SECRET_ACCESS_KEY");
-    scene.refused(&without, &create, 2, "give credentials by the environment");
+    scene.refused(&without, &create, 2, "set credentials in the environment");
     scene.refused(&with("AWS_ACCESS_KEY_ID", Some("somebody")), &create, 2, "InvalidAccessKeyId");
     scene.refused(&with("AWS_ALLOW_HTTP", None), &create, 2, "AWS_ALLOW_HTTP=true");
     scene.refused(&with("AWS_ALLOW_HTTP", Some("perhaps")), &create, 2, "AWS_");
@@ -329,9 +329,9 @@ fn object_store_errors_name_their_causes() {
 
     // Nothing listens there.
     let nobody = with("AWS_ENDPOINT", Some("http://127.0.0.1:1"));
-    scene.refused(&nobody, &["backup", "verify", &to], 5, "is reached from here");
+    scene.refused(&nobody, &["backup", "verify", &to], 5, "this machine can reach the store");
     let kept = tempfile::tempdir().expect("a directory");
     let directory = kept.path().join("wednesday").display().to_string();
     let create = ["backup", "create", "--to", &directory, "--since", &to];
-    scene.refused(&nobody, &create, 5, "is reached from here");
+    scene.refused(&nobody, &create, 5, "this machine can reach the store");
 }

@@ -72,7 +72,7 @@ async fn stale_read_returns_only_committed_data() {
     assert!(refused.message.contains("does not know yet which of its rows are committed"), "{refused}");
     fake.host("athens", &led(&fake, 1, 3, LOAD)).await;
     let refused = stale(&fake, &key(1)).await.unwrap_err();
-    assert!(refused.message.contains("is being brought up to date"), "{refused}");
+    assert!(refused.message.contains("is catching up"), "{refused}");
     fake.tell("athens", &row(1, 4, LEADER, &[(LEADER, LEADER_NODE, LIVE)])).await;
     assert_eq!(stale(&fake, &key(1)).await.unwrap_err().kind, ErrorKind::WrongNode);
     node.stop().await.unwrap();

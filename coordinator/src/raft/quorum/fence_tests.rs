@@ -124,7 +124,7 @@ fn answers_of_wrong_voter_disk_or_term_are_refused() {
     assert!(open(7, 3, 2, 23).unwrap_err().contains("another data directory"));
     assert!(open(7, 3, 3, 22).unwrap_err().contains("another data directory"));
     assert_eq!(open(7, 99, 2, 22).unwrap().vote, Vote::new(7, 99), "or for one that joined since");
-    assert!(open(7, 0, 2, 22).unwrap_err().contains("for nobody"));
+    assert!(open(7, 0, 2, 22).unwrap_err().contains("without a candidate"));
     assert!(open(5 + TERM_JUMP_MAX, 3, 2, 22).is_ok());
     assert!(open(6 + TERM_JUMP_MAX, 3, 2, 22).unwrap_err().contains("no election leads there"));
 }
