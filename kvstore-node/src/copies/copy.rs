@@ -1,11 +1,17 @@
 //! Copy pulls: one task per loader, which requests pages from the leader and passes them to the loader's shard.
 
+use crate::copies::copy_rest::CopyRest;
 use crate::copies::pages;
 use crate::engine::Change;
 use crate::flusher::{CopiedPage, FlusherHandle};
+use crate::node::config::NodeConfig;
+use crate::node::membership::Membership;
 use crate::node::shared::Shared;
 use crate::peers::wire;
 use crate::shard::{ShardMessage, Shards};
+use crate::statistics::load::LoadBoard;
+use crate::statistics::metrics::Metrics;
+use crate::tables::Tables;
 use archon_host::{CopyJob, CopyPage};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::members::load::CopyProgress;
@@ -31,9 +37,33 @@ const PAGES_UNDER_WAY: usize = 4;
 /// Time-out of a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Parts of the node that copies use.
+pub(crate) struct CopyHandles {
+    pub(crate) config: Arc<NodeConfig>,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) rest: Arc<CopyRest>,
+    pub(crate) load: Arc<LoadBoard>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl CopyHandles {
+    /// Takes the parts from a node's handles.
+    pub(crate) fn of(shared: &Shared) -> Self {
+        Self {
+            config: Arc::clone(&shared.config),
+            membership: Arc::clone(&shared.membership),
+            tables: Arc::clone(&shared.tables),
+            rest: Arc::clone(&shared.copy_rest),
+            load: Arc::clone(&shared.load),
+            metrics: Arc::clone(&shared.metrics),
+        }
+    }
+}
+
 /// Runs copies.
 pub(crate) struct CopyRunner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) node: CopyHandles,
     pub(crate) runtime: Handle,
     pub(crate) shards: Shards,
     flusher: FlusherHandle,
@@ -68,9 +98,9 @@ enum Pulled {
 }
 
 impl CopyRunner {
-    pub(crate) fn new(shared: Arc<Shared>, runtime: Handle, shards: Shards, flusher: FlusherHandle) -> Self {
+    pub(crate) fn new(node: CopyHandles, runtime: Handle, shards: Shards, flusher: FlusherHandle) -> Self {
         Self {
-            shared,
+            node,
             runtime,
             shards,
             flusher,
@@ -156,13 +186,13 @@ impl CopyRunner {
     async fn pull(&self, job: CopyJob, progress: &mut Progress) -> Result<Pulled, ErrorDetail> {
         let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
         let hurried = self.hurried.lock().contains(&job.placement);
-        let rate = rate_of(self.shared.config.copy_bytes_per_second, hurried);
-        let life = self.shared.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
+        let rate = rate_of(self.node.config.copy_bytes_per_second, hurried);
+        let life = self.node.membership.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
         let node = job.leader.node;
-        let peer = self.shared.tables.node(node);
+        let peer = self.node.tables.node(node);
         let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
         let expected = Expected::Node(peer.name.clone());
-        let channel = connect(&self.shared.config.transport, &peer.address, expected).await?;
+        let channel = connect(&self.node.config.transport, &peer.address, expected).await?;
         let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let request = v1::CopyRequest {
             cluster: Some(life.member.cluster.into()),
@@ -184,7 +214,7 @@ impl CopyRunner {
         let mut under_way: VecDeque<PageInFlight> = VecDeque::new();
         let gone = || unreachable("the loader no longer needs these rows".into());
         loop {
-            let rests = rate.is_none() && self.shared.rest_from_copies().await;
+            let rests = rate.is_none() && self.node.rest.rest().await;
             let page = tokio::time::timeout(PAGE_TIMEOUT, pages.message()).await;
             let page = page.map_err(|_| unreachable(format!("no page within {} s", PAGE_TIMEOUT.as_secs())))?;
             let page = page.map_err(|status| detail_of(&status))?;
@@ -196,8 +226,8 @@ impl CopyRunner {
             }
             let rows = pages::decode(&page.rows, page.crc32c).map_err(|error| unreachable(error.to_string()))?;
             progress.bytes_done += page.rows.len() as u64;
-            self.shared.metrics.copy_bytes_in.add(page.rows.len() as u64);
-            self.shared.load.copy(
+            self.node.metrics.copy_bytes_in.add(page.rows.len() as u64);
+            self.node.load.copy(
                 job.placement,
                 Some(CopyProgress {
                     placement: job.placement,
@@ -223,7 +253,7 @@ impl CopyRunner {
                 first.written.await.map_err(|_| gone())?;
                 progress.last_key = first.last_key;
             }
-            self.shared.copies_worked(self.flusher.take_copied_for());
+            self.node.rest.worked(self.flusher.take_copied_for());
             if page.last {
                 return Ok(Pulled::Whole(start, Version::new(page.version)));
             }

@@ -2,4 +2,5 @@
 
 pub(crate) mod copy;
 pub(crate) mod copy_pace;
+pub(crate) mod copy_rest;
 pub(crate) mod pages;

@@ -7,6 +7,8 @@ mod error;
 pub(crate) mod grants;
 mod home;
 pub(crate) mod identity;
+pub(crate) mod lifecycle;
+pub(crate) mod membership;
 pub(crate) mod memory;
 mod recover;
 pub(crate) mod shared;
@@ -14,7 +16,7 @@ mod stop;
 
 pub use error::NodeError;
 
-use crate::copies::copy::CopyRunner;
+use crate::copies::copy::{CopyHandles, CopyRunner};
 use crate::engine::{Engine, EngineConfig, disk_bytes, open_or_quarantine};
 use crate::flusher::{FlushEvent, Flusher, FlusherConfig};
 use crate::forward::Forwards;
@@ -160,15 +162,21 @@ impl Node {
             },
             {
                 let shared = Arc::clone(&shared);
-                move || shared.fail()
+                move || shared.lifecycle.fail()
             },
         )?;
         let runtimes = (0..shards.count()).map(|_| ShardRuntime::new()).collect::<Result<Vec<_>, _>>();
         let runtimes = runtimes.map_err(NodeError::Thread)?;
         let handles: Vec<Handle> = runtimes.iter().filter_map(ShardRuntime::handle).collect();
-        let peers = Arc::new(Peers::new(Arc::clone(&shared), handles.clone()));
+        let peers = Arc::new(Peers::new(
+            Arc::clone(&shared.membership),
+            Arc::clone(&shared.tables),
+            Arc::clone(&shared.metrics),
+            shared.config.transport.clone(),
+            handles.clone(),
+        ));
         let forwards = Arc::new(Forwards::new(Arc::clone(&shared), handles.clone()));
-        let copies = CopyRunner::new(Arc::clone(&shared), runtime.clone(), shards.clone(), flusher.handle());
+        let copies = CopyRunner::new(CopyHandles::of(&shared), runtime.clone(), shards.clone(), flusher.handle());
         let copies = Arc::new(copies);
         let memtables = budget.clone();
         let (split_searches, split_searches_asked) = SplitSearches::new();
@@ -190,9 +198,22 @@ impl Node {
         });
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
         let threads = shard::start(&shards, &context, &pulses, recovery.found, runtimes).map_err(NodeError::Thread)?;
-        let health =
-            Arc::new(Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle(), disk_bytes));
-        let readiness = Readiness::new(Arc::clone(&shared), Arc::clone(&health));
+        let health = Arc::new(Health::new(
+            Arc::clone(&shared.config),
+            Arc::clone(&shared.clock),
+            Arc::clone(&shared.load),
+            pulses,
+            wal.clone(),
+            flusher.handle(),
+            disk_bytes,
+        ));
+        let readiness = Readiness::new(
+            Arc::clone(&shared.config),
+            Arc::clone(&shared.clock),
+            Arc::clone(&shared.membership),
+            Arc::clone(&shared.lifecycle),
+            Arc::clone(&health),
+        );
         let stats =
             Stats::new(Arc::clone(&shared), wal.clone(), flusher.handle(), memtables, readiness, Arc::clone(&holdings));
         let open = |listener| MetricsServer::open(listener, Arc::new(stats.clone()));
@@ -211,7 +232,7 @@ impl Node {
             redis,
         };
         let size_scan = runtime.spawn(crate::storage::size_scan::count(
-            Arc::clone(&shared),
+            Arc::clone(&shared.load),
             Arc::clone(&engine),
             Arc::clone(&holdings),
             shards.clone(),
@@ -304,7 +325,7 @@ impl Node {
     pub async fn ended(&self) {
         tokio::select! {
             () = self.ended.cancelled() => {}
-            () = self.shared.failed().cancelled() => {}
+            () = self.shared.lifecycle.failed().cancelled() => {}
         }
     }
 }

@@ -26,15 +26,15 @@ impl Node {
     /// The reason why the node had ended by itself, or the part that could not be ended in time; nothing acknowledged
     /// is lost either way.
     pub async fn stop(mut self) -> Result<(), NodeError> {
-        let failed = self.shared.failed().is_cancelled();
+        let failed = self.shared.lifecycle.failed().is_cancelled();
         let failed_for_space = self.stats.flusher.has_failed_for_space();
         if !failed && !self.ended.is_cancelled() {
             self.hand_over().await;
         }
-        self.shared.stop();
+        self.shared.lifecycle.stop();
         self.session_end.cancel();
         let session = tokio::time::timeout(SERVER_DEADLINE, &mut self.session).await;
-        self.shared.end_life();
+        self.shared.membership.end_life();
         self.services_end.cancel();
         // Calls wait for its answers. Its tasks are on the shards' threads, one of which may be stuck.
         if tokio::time::timeout(SERVER_DEADLINE, self.forwards.stop()).await.is_err() {
@@ -63,7 +63,7 @@ impl Node {
         });
         let (closed, shards_ended) = closed.await.unwrap_or((Err(NodeError::Failed), false));
         // The stop itself writes the last rows.
-        let failed = failed || self.shared.failed().is_cancelled();
+        let failed = failed || self.shared.lifecycle.failed().is_cancelled();
         let failed_for_space = failed_for_space || self.stats.flusher.has_failed_for_space();
         // Their tasks are on the shards' threads, one of which may be stuck.
         if tokio::time::timeout(SERVER_DEADLINE, self.peers.stop()).await.is_err() {
@@ -97,9 +97,9 @@ impl Node {
     /// Gives up every leadership, waits until the coordinator knows, and then until no leader counts this node's
     /// copies: a leader that still counted them would wait for acknowledgements that never come.
     async fn hand_over(&self) {
-        self.shared.leaving().cancel();
+        self.shared.lifecycle.leaving().cancel();
         // First, as the coordinator would otherwise grant this node what it has just released.
-        let _ = tokio::time::timeout(LEAVING_HEARD_DEADLINE, self.shared.leaving_heard().cancelled()).await;
+        let _ = tokio::time::timeout(LEAVING_HEARD_DEADLINE, self.shared.lifecycle.leaving_heard().cancelled()).await;
         self.shards.send_all(|| ShardMessage::Release);
         let done = async {
             while self.shards.leading().await > 0 || !self.shared.reports.is_empty() {
@@ -134,7 +134,7 @@ impl Node {
     /// Returns whether no heartbeat was answered for a lease and a while: longer than the coordinators take to elect,
     /// so they are probably stopping as well, and cannot accept a hand-over.
     fn quorum_is_gone(&self) -> bool {
-        let until = self.shared.life().and_then(|life| life.grants.until());
+        let until = self.shared.membership.life().and_then(|life| life.grants.until());
         until.is_none_or(|until| self.shared.clock.now() >= until.plus(QUORUM_TIMEOUT_MS))
     }
 }

@@ -1,12 +1,14 @@
 //! Messages to other nodes: per peer one bounded queue, one task and one stream. Lost messages are not resent; replicas
 //! ask again for what they miss.
 
-use crate::node::shared::Shared;
+use crate::node::membership::Membership;
 use crate::peers::wire::{BATCH_BYTES_MAX, Part};
+use crate::statistics::metrics::Metrics;
+use crate::tables::Tables;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
-use archon_security::{CONNECT_TIMEOUT, Expected};
+use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, Over};
 use bytes::Bytes;
@@ -42,7 +44,10 @@ struct Link {
 
 /// Links to all peers.
 pub(crate) struct Peers {
-    shared: Arc<Shared>,
+    membership: Arc<Membership>,
+    tables: Arc<Tables>,
+    metrics: Arc<Metrics>,
+    transport: Transport,
     /// The runtimes of the shards' threads: a peer's task lives on one of them.
     runtimes: Vec<Handle>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
@@ -51,9 +56,18 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(shared: Arc<Shared>, runtimes: Vec<Handle>) -> Self {
+    pub(crate) fn new(
+        membership: Arc<Membership>,
+        tables: Arc<Tables>,
+        metrics: Arc<Metrics>,
+        transport: Transport,
+        runtimes: Vec<Handle>,
+    ) -> Self {
         Self {
-            shared,
+            membership,
+            tables,
+            metrics,
+            transport,
             runtimes,
             links: Mutex::new(BTreeMap::new()),
             stop: CancellationToken::new(),
@@ -81,7 +95,7 @@ impl Peers {
             }
             link
         }));
-        let metrics = &self.shared.metrics;
+        let metrics = &self.metrics;
         let mut queue = link.queue.lock();
         for part in parts {
             let bytes = part.bytes.len();
@@ -106,7 +120,7 @@ impl Peers {
 
     /// Runs until the node is removed from the cluster: its number is not assigned again.
     async fn run(&self, node: NodeId, link: &Link) {
-        let mut removals = self.shared.tables.removals();
+        let mut removals = self.tables.removals();
         let mut backoff = Backoff::new(Duration::from_millis(20), BACKOFF_MAX);
         loop {
             tokio::select! {
@@ -114,7 +128,7 @@ impl Peers {
                 Ok(_) = removals.changed() => {}
                 () = self.stop.cancelled() => return,
             }
-            if self.shared.tables.is_removed(node) {
+            if self.tables.is_removed(node) {
                 return;
             }
             if link.queue.lock().parts.is_empty() {
@@ -122,7 +136,7 @@ impl Peers {
             }
             let ended = tokio::select! {
                 ended = self.stream(node, link, &mut backoff) => ended,
-                Ok(_) = removals.wait_for(|_| self.shared.tables.is_removed(node)) => continue,
+                Ok(_) = removals.wait_for(|_| self.tables.is_removed(node)) => continue,
                 () = self.stop.cancelled() => return,
             };
             if let Err(detail) = ended {
@@ -145,10 +159,10 @@ impl Peers {
 
     /// Runs one stream, until it breaks or this node's registration changes.
     async fn stream(&self, node: NodeId, link: &Link, backoff: &mut Backoff) -> Result<(), ErrorDetail> {
-        let Some(life) = self.shared.life() else { return Ok(()) };
+        let Some(life) = self.membership.life() else { return Ok(()) };
         let unknown = || ErrorDetail::new(ErrorKind::Unreachable, format!("the address of node {node} is not known"));
-        let peer = self.shared.tables.node(node).ok_or_else(unknown)?;
-        let transport = &self.shared.config.transport;
+        let peer = self.tables.node(node).ok_or_else(unknown)?;
+        let transport = &self.transport;
         transport.check(&peer.address)?;
         let expected = Expected::Node(peer.name.clone());
         let (kind, address) = (StreamKind::Replicate, &peer.address);
@@ -186,16 +200,16 @@ impl Peers {
                 // While a message is sent, the next one gathers.
                 flushed = writer.flush(), if waits => flushed?,
                 () = link.wait(), if !waits => {
-                    if self.shared.life().is_none_or(|now| now.member != *member) {
+                    if self.membership.life().is_none_or(|now| now.member != *member) {
                         return Ok(());
                     }
-                    writer.push(&v1::ReplicationBatch { parts: link.take(&self.shared), ..Default::default() });
+                    writer.push(&v1::ReplicationBatch { parts: link.take(&self.metrics), ..Default::default() });
                 }
                 // The peer answers over its own stream to us; this one only carries keepalives, the end, or a report
                 // that we are fenced.
                 said = reader.next::<v1::ReplicationBatch>() => if let Some(over) = said?.over {
                     let over = Over::try_from(over).map_err(|error| FrameError::Unreadable(error.to_string()))?;
-                    self.shared.told_over(peer, over);
+                    self.membership.told_over(peer, over);
                 },
                 () = keepalive.tick() => keepalive.mark(reader, writer)?,
             }
@@ -204,7 +218,7 @@ impl Peers {
 
     fn drop_queued(&self, link: &Link) {
         let mut queue = link.queue.lock();
-        let metrics = &self.shared.metrics;
+        let metrics = &self.metrics;
         metrics.peer_bytes.subtract(std::mem::take(&mut queue.bytes) as u64);
         metrics.peer_dropped.add(queue.parts.drain(..).map(|part| part.messages).sum());
     }
@@ -241,7 +255,7 @@ impl Link {
         }
     }
 
-    fn take(&self, shared: &Shared) -> Vec<Bytes> {
+    fn take(&self, metrics: &Metrics) -> Vec<Bytes> {
         let mut queue = self.queue.lock();
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while bytes < BATCH_BYTES_MAX {
@@ -250,7 +264,7 @@ impl Link {
             taken.push(part.bytes);
         }
         queue.bytes = queue.bytes.saturating_sub(bytes);
-        shared.metrics.peer_bytes.subtract(bytes as u64);
+        metrics.peer_bytes.subtract(bytes as u64);
         taken
     }
 }
@@ -258,25 +272,24 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::clock::WallClock;
     use crate::node::config::NodeConfig;
-    use crate::node::memory::MemoryParts;
-    use archon_session::BootClock;
+    use archon_types::Version;
 
     const PEER: NodeId = NodeId::new(2);
 
     #[test]
     fn link_is_removed_with_its_task() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:1".into()], directory.path().into());
-        let shared = Arc::new(Shared::new(config, MemoryParts::of(0), Arc::new(BootClock), Arc::new(WallClock)));
+        let config = NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:1".into()], "unused".into());
+        let (tables, metrics) = (Arc::new(Tables::new(Vec::new(), Version::ZERO)), Arc::new(Metrics::default()));
+        let membership = Membership::new(Arc::new(config), Arc::clone(&tables), Arc::default(), Arc::clone(&metrics));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let peers = Arc::new(Peers::new(shared, vec![runtime.handle().clone()]));
+        let runtimes = vec![runtime.handle().clone()];
+        let peers = Arc::new(Peers::new(Arc::new(membership), tables, metrics, Transport::default(), runtimes));
         peers.send(PEER, vec![Part { bytes: Bytes::from_static(b"message"), messages: 1 }]);
         let first = peers.links.lock().get(&PEER).cloned().unwrap();
         runtime.block_on(async {
             // The task has begun once it took the message that no stream carries.
-            while peers.shared.metrics.peer_dropped.get() == 0 {
+            while peers.metrics.peer_dropped.get() == 0 {
                 tokio::task::yield_now().await;
             }
         });

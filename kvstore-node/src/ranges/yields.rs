@@ -40,13 +40,13 @@ impl CopyRunner {
 
     async fn page_of(&self, ask: &YieldAsk) -> Result<YieldPage, ErrorDetail> {
         let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
-        let life = self.shared.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
-        let leader = self.shared.tables.leader(ask.right);
+        let life = self.node.membership.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
+        let leader = self.node.tables.leader(ask.right);
         let node = leader.ok_or_else(|| unreachable(format!("partition {} has no leader", ask.right)))?;
-        let peer = self.shared.tables.node(node);
+        let peer = self.node.tables.node(node);
         let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
         let expected = Expected::Node(peer.name.clone());
-        let channel = connect(&self.shared.config.transport, &peer.address, expected).await?;
+        let channel = connect(&self.node.config.transport, &peer.address, expected).await?;
         let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let request = v1::YieldRequest {
             cluster: Some(life.member.cluster.into()),

@@ -33,7 +33,9 @@ impl Shared {
         }
         let name = if name.is_empty() { DEFAULT_TABLE } else { name };
         self.access.of(caller, call).check_unknown(name, right)?;
-        let Some(life) = self.life().filter(|_| self.knows_tables()) else { return Err(self.unknown_table(name)) };
+        let Some(life) = self.membership.life().filter(|_| self.knows_tables()) else {
+            return Err(self.unknown_table(name));
+        };
         let until = Instant::now() + CREATED_WITHIN;
         let created = async {
             while changes.changed().await.is_ok() {
@@ -82,6 +84,6 @@ impl Shared {
     /// Returns whether every table that has existed for a moment is known here: the node was sent all of them, and
     /// holds a lease.
     fn knows_tables(&self) -> bool {
-        self.tables.complete() > Version::ZERO && self.grants().is_valid(self.clock.now())
+        self.tables.complete() > Version::ZERO && self.membership.grants().is_valid(self.clock.now())
     }
 }

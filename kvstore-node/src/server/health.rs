@@ -2,7 +2,8 @@
 
 use crate::engine::disk_full;
 use crate::flusher::FlusherHandle;
-use crate::node::shared::Shared;
+use crate::node::config::NodeConfig;
+use crate::statistics::load::LoadBoard;
 use crate::storage::store;
 use archon_session::Clock;
 use archon_types::{DiskFull, LogPin, Millis};
@@ -38,7 +39,9 @@ impl Pulse {
 
 /// All signs of life.
 pub(crate) struct Health {
+    config: Arc<NodeConfig>,
     clock: Arc<dyn Clock>,
+    load: Arc<LoadBoard>,
     pulses: Vec<Arc<Pulse>>,
     wal: archon_wal::Wal,
     flusher: FlusherHandle,
@@ -72,20 +75,22 @@ pub(crate) enum Stall {
 
 impl Health {
     pub(crate) fn new(
+        config: Arc<NodeConfig>,
         clock: Arc<dyn Clock>,
+        load: Arc<LoadBoard>,
         pulses: Vec<Arc<Pulse>>,
         wal: archon_wal::Wal,
         flusher: FlusherHandle,
         disk_bytes: u64,
     ) -> Self {
-        Self { clock, pulses, wal, flusher, log_pin_bytes: LOG_PIN_BYTES.min(disk_bytes / 2) }
+        Self { config, clock, load, pulses, wal, flusher, log_pin_bytes: LOG_PIN_BYTES.min(disk_bytes / 2) }
     }
 
     /// Returns the shortage of the disk, if the engine or the log accepts nothing new because of it.
-    pub(crate) fn disk_full(&self, shared: &Shared) -> Option<DiskFull> {
+    pub(crate) fn disk_full(&self) -> Option<DiskFull> {
         self.flusher.disk_full().or_else(|| {
-            let is_refused = shared.load.is_log_refused(self.clock.now());
-            is_refused.then(|| disk_full(&shared.config.data_dir, shared.config.wal_segment_bytes))
+            let is_refused = self.load.is_log_refused(self.clock.now());
+            is_refused.then(|| disk_full(&self.config.data_dir, self.config.wal_segment_bytes))
         })
     }
 

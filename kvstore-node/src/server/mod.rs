@@ -26,6 +26,7 @@ use crate::service::stats::StatsService;
 use crate::service::table::TableService;
 use crate::session::holdings::Holdings;
 use crate::shard::Shards;
+use crate::statistics::metrics::Metrics;
 use crate::statistics::stats::Stats;
 use archon_frames::{BoundedResponses, GrpcServer, GrpcSettings, Incoming, PartialBodies, PartialBudget};
 use archon_proto::authority::Authority;
@@ -118,7 +119,7 @@ pub(crate) async fn serve(
     }
     let incoming = Incoming::new(listener, Arc::clone(&shared.connection_limit), shared.config.transport.clone());
     tokio::select! {
-        () = accept(incoming, &shared, ways) => {}
+        () = accept(incoming, &shared.metrics, ways) => {}
         () = end.cancelled() => {}
     }
     while let Some(ended) = servers.join_next().await {
@@ -129,8 +130,8 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections and gives them to the threads in turn, until a thread accepts no more.
-async fn accept(incoming: Incoming, shared: &Shared, ways: Vec<mpsc::Sender<Accepted>>) {
-    let mut acceptor = Acceptor::new(incoming, &shared.metrics.accept_errors, "connections");
+async fn accept(incoming: Incoming, metrics: &Metrics, ways: Vec<mpsc::Sender<Accepted>>) {
+    let mut acceptor = Acceptor::new(incoming, &metrics.accept_errors, "connections");
     for way in ways.iter().cycle() {
         if way.send(acceptor.next().await).await.is_err() {
             return;
@@ -155,7 +156,11 @@ fn streams(services: &Services) -> Streams {
         tasks: tasks.clone(),
     };
     let replication = ReplicationService {
-        shared: Arc::clone(shared),
+        membership: Arc::clone(&shared.membership),
+        tables: Arc::clone(&shared.tables),
+        copy_rest: Arc::clone(&shared.copy_rest),
+        load: Arc::clone(&shared.load),
+        metrics: Arc::clone(&shared.metrics),
         shards: shards.clone(),
         engine: Arc::clone(engine),
         stop: end.clone(),
@@ -175,7 +180,8 @@ fn routes(services: Services, streams: &Streams) -> Routes {
     let Streams { kv, replication, .. } = streams.clone();
     let control = ControlService::new(Arc::clone(&shared), holdings, shards);
     let health = health(stats.readiness.clone(), &end);
-    let carrier = CarrierService::new(Arc::clone(&shared));
+    let (membership, tables) = (Arc::clone(&shared.membership), Arc::clone(&shared.tables));
+    let carrier = CarrierService::new(&shared.config, membership, tables, Arc::clone(&shared.metrics));
     let table = TableService { shared, stop: end };
     let routes = Routes::new(health.into_service())
         .add_service(v1::kv_server::KvServer::new(kv).max_decoding_message_size(MESSAGE_BYTES_MAX))

@@ -1,7 +1,10 @@
 //! Readiness of a node, for probes and load balancers.
 
-use crate::node::shared::Shared;
+use crate::node::config::NodeConfig;
+use crate::node::lifecycle::Lifecycle;
+use crate::node::membership::Membership;
 use crate::server::health::{Health, Stall};
+use archon_session::Clock;
 use archon_types::DiskFull;
 use std::sync::Arc;
 
@@ -40,14 +43,23 @@ pub(crate) enum NotReady {
 /// Readiness check of a node.
 #[derive(Clone)]
 pub(crate) struct Readiness {
-    shared: Arc<Shared>,
+    config: Arc<NodeConfig>,
+    clock: Arc<dyn Clock>,
+    membership: Arc<Membership>,
+    lifecycle: Arc<Lifecycle>,
     health: Arc<Health>,
 }
 
 impl Readiness {
-    /// Creates the check for the node of `shared`.
-    pub(crate) const fn new(shared: Arc<Shared>, health: Arc<Health>) -> Self {
-        Self { shared, health }
+    /// Creates the check of a node.
+    pub(crate) const fn new(
+        config: Arc<NodeConfig>,
+        clock: Arc<dyn Clock>,
+        membership: Arc<Membership>,
+        lifecycle: Arc<Lifecycle>,
+        health: Arc<Health>,
+    ) -> Self {
+        Self { config, clock, membership, lifecycle, health }
     }
 
     /// Checks that it is registered, holds a lease, is not stopping and accepts writes.
@@ -55,12 +67,12 @@ impl Readiness {
     /// # Errors
     /// The most severe obstacle.
     pub(crate) fn check(&self) -> Result<(), NotReady> {
-        let name = || self.shared.config.name.clone();
-        if self.shared.leaving().is_cancelled() || self.shared.is_stopping() {
+        let name = || self.config.name.clone();
+        if self.lifecycle.leaving().is_cancelled() || self.lifecycle.is_stopping() {
             return Err(NotReady::Stopping(name()));
         }
-        if self.shared.life().is_none() {
-            if let Err(stall) = self.health.check(self.shared.lease_ms()) {
+        if self.membership.life().is_none() {
+            if let Err(stall) = self.health.check(self.membership.lease_ms()) {
                 return Err(NotReady::Stalled { name: name(), stall });
             }
             return Err(NotReady::NotRegistered(name()));
@@ -76,12 +88,12 @@ impl Readiness {
 
     /// Returns whether it holds a lease now.
     pub(crate) fn is_leased(&self) -> bool {
-        self.shared.life().is_some_and(|life| life.grants.is_valid(self.shared.clock.now()))
+        self.membership.life().is_some_and(|life| life.grants.is_valid(self.clock.now()))
     }
 
     /// Returns the shortage of the disk, if it accepts no writes.
     pub(crate) fn disk_full(&self) -> Option<DiskFull> {
-        self.health.disk_full(&self.shared)
+        self.health.disk_full()
     }
 }
 
@@ -90,14 +102,13 @@ mod tests {
     use super::*;
     use crate::flusher::{Flusher, FlusherConfig};
     use crate::node::clock::WallClock;
-    use crate::node::config::NodeConfig;
     use crate::node::grants::Grants;
+    use crate::node::membership::Life;
     use crate::node::memory::MemoryParts;
-    use crate::node::shared::Life;
+    use crate::node::shared::Shared;
     use crate::server::health::Pulse;
     use archon_kv::MemoryEngine;
     use archon_proto::convert::members::session::Member;
-    use archon_session::Clock;
     use archon_types::{ClusterId, GenerationKey, Incarnation, LeaseTiming, Millis, NodeId, Settings};
     use archon_wal::{Wal, WalConfig};
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,16 +134,26 @@ mod tests {
         let (wal, _) = Wal::open(&directory.path().join("wal"), WalConfig::default()).unwrap();
         let pulse = Arc::new(Pulse::default());
         pulse.begin(clock.now());
-        let health = Health::new(clock.clone(), vec![pulse], wal, flusher.handle(), u64::MAX);
-        let readiness = Readiness::new(Arc::clone(&shared), Arc::new(health));
+        let health = Health::new(
+            Arc::clone(&shared.config),
+            clock.clone(),
+            Arc::clone(&shared.load),
+            vec![pulse],
+            wal,
+            flusher.handle(),
+            u64::MAX,
+        );
+        let (membership, lifecycle) = (Arc::clone(&shared.membership), Arc::clone(&shared.lifecycle));
+        let readiness =
+            Readiness::new(Arc::clone(&shared.config), clock.clone(), membership, lifecycle, Arc::new(health));
 
         let usual = Settings::default();
         let lease_ms = usual.timing.lease_ms * 10;
         let settings = Settings { timing: LeaseTiming { lease_ms, ..usual.timing }, ..usual.clone() };
         let cluster = ClusterId::new(Uuid::from_u128(7));
         let member = Member { cluster, node: NodeId::new(1), incarnation: Incarnation::new(1) };
-        shared.begin_life(Life::new(member, GenerationKey::NIL, &settings, Arc::new(Grants::new())));
-        shared.end_life();
+        shared.membership.begin_life(Life::new(member, GenerationKey::NIL, &settings, Arc::new(Grants::new())));
+        shared.membership.end_life();
         clock.0.store(1_000 + usual.timing.lease_ms * 5, Ordering::Relaxed);
         assert_eq!(readiness.check(), Err(NotReady::NotRegistered("athens".to_owned())));
         clock.0.store(1_001 + lease_ms, Ordering::Relaxed);

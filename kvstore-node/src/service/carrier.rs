@@ -2,7 +2,10 @@
 //! network: it passes request and answer on unchanged.
 
 use super::refuse;
-use crate::node::shared::Shared;
+use crate::node::config::NodeConfig;
+use crate::node::membership::Membership;
+use crate::statistics::metrics::Metrics;
+use crate::tables::Tables;
 use archon_proto::convert::ids::{check_cluster, node_sender};
 use archon_proto::v1;
 use archon_proto::v1::carrier_server::Carrier;
@@ -23,32 +26,39 @@ const PASSED_ON_MAX: usize = 16;
 
 /// The service.
 pub(crate) struct CarrierService {
-    shared: Arc<Shared>,
+    membership: Arc<Membership>,
+    tables: Arc<Tables>,
+    metrics: Arc<Metrics>,
     coordinators: Coordinators,
     places: Semaphore,
 }
 
 impl CarrierService {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let (config, told) = (&shared.config, Arc::clone(&shared));
-        let learned = move || told.tables.coordinators();
+    pub(crate) fn new(
+        config: &NodeConfig,
+        membership: Arc<Membership>,
+        tables: Arc<Tables>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let told = Arc::clone(&tables);
+        let learned = move || told.coordinators();
         let coordinators = Coordinators::new(config.coordinators.clone(), config.transport.clone(), learned);
-        Self { shared, coordinators, places: Semaphore::new(PASSED_ON_MAX) }
+        Self { membership, tables, metrics, coordinators, places: Semaphore::new(PASSED_ON_MAX) }
     }
 
     async fn pass_on(&self, caller: &Caller, request: v1::ReportRequest) -> Result<v1::ReportResponse, ErrorDetail> {
         let (node, incarnation) = node_sender(request.sender.as_ref())?;
-        let Some(life) = self.shared.life() else {
+        let Some(life) = self.membership.life() else {
             let why = "this node has no life in the cluster now; ask another one";
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
         };
         check_cluster(request.cluster.as_ref(), life.member.cluster)?;
-        let Some(row) = self.shared.tables.node(node) else {
+        let Some(row) = self.tables.node(node) else {
             let why = format!("node {node} is not known here; ask another one");
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
         };
         caller.check_name(REPORT, Role::Node, &row.name)?;
-        if let Some(over) = self.shared.over(node, incarnation) {
+        if let Some(over) = self.membership.over(node, incarnation) {
             return Err(over.refusal());
         }
         let Ok(_place) = self.places.try_acquire() else {
@@ -58,7 +68,7 @@ impl CarrierService {
         let passed =
             self.coordinators.call(DEADLINE, request, async |mut client, request| client.report(request).await);
         let answer = passed.await;
-        self.shared.metrics.reports_passed_on.add(u64::from(answer.is_ok()));
+        self.metrics.reports_passed_on.add(u64::from(answer.is_ok()));
         answer
     }
 }

@@ -44,7 +44,7 @@ impl Inner {
         let shared = &self.shared;
         let mut applied = self.applied.lock().await;
         // Checked under the lock: a registration may have come while this push waited.
-        shared.addressed(push.cluster, push.node, Some(push.incarnation))?;
+        shared.membership.addressed(push.cluster, push.node, Some(push.incarnation))?;
         if push.key != shared.push_key {
             let why = format!(
                 "coordinator {} does not repeat the content of this node's heartbeats: this node has not called it",
@@ -155,7 +155,7 @@ impl Inner {
 impl Inner {
     /// Returns the split key of a partition that is led here, as far as known.
     async fn middle(&self, asked: FindMiddle) -> Result<Middle, ErrorDetail> {
-        self.shared.addressed(asked.cluster, asked.node, Some(asked.incarnation))?;
+        self.shared.membership.addressed(asked.cluster, asked.node, Some(asked.incarnation))?;
         let (answer, told) = oneshot::channel();
         let message = ShardMessage::MiddleAsked { partition: asked.partition, answer };
         match self.shards.of(asked.partition).try_push(message) {
@@ -208,7 +208,7 @@ impl Control for ControlService {
         {
             self.0.shared.tables.announce(coordinators);
         }
-        Ok(Response::new(ConfirmBootResponse { confirmed: self.0.shared.boot() == Some(asked) }))
+        Ok(Response::new(ConfirmBootResponse { confirmed: self.0.shared.membership.boot() == Some(asked) }))
     }
 
     async fn find_middle(&self, request: Request<FindMiddleRequest>) -> Result<Response<FindMiddleResponse>, Status> {

@@ -1,14 +1,14 @@
 //! Tests of pushes with shards that process their part late, after the incarnation has ended.
 
 use super::*;
-use crate::copies::copy::CopyRunner;
+use crate::copies::copy::{CopyHandles, CopyRunner};
 use crate::flusher::{Flusher, FlusherConfig};
 use crate::forward::Forwards;
 use crate::node::clock::WallClock;
 use crate::node::config::NodeConfig;
 use crate::node::grants::Grants;
+use crate::node::membership::Life;
 use crate::node::memory::MemoryParts;
-use crate::node::shared::Life;
 use crate::peers::peer::Peers;
 use crate::ranges::split_search::SplitSearches;
 use crate::shard::{Context, ShardRuntime};
@@ -55,9 +55,15 @@ impl Rig {
             engine,
             flusher: flusher.handle(),
             holdings: Arc::clone(&holdings),
-            peers: Arc::new(Peers::new(Arc::clone(&shared), vec![runtime.clone()])),
+            peers: Arc::new(Peers::new(
+                Arc::clone(&shared.membership),
+                Arc::clone(&shared.tables),
+                Arc::clone(&shared.metrics),
+                shared.config.transport.clone(),
+                vec![runtime.clone()],
+            )),
             forwards: Arc::new(Forwards::new(Arc::clone(&shared), vec![runtime.clone()])),
-            copies: Arc::new(CopyRunner::new(Arc::clone(&shared), runtime, shards.clone(), flusher.handle())),
+            copies: Arc::new(CopyRunner::new(CopyHandles::of(&shared), runtime, shards.clone(), flusher.handle())),
             split_searches: SplitSearches::new().0,
             shards: shards.clone(),
             budget: MemtableBudget::default(),
@@ -72,7 +78,7 @@ impl Rig {
     fn begin_life(&self, incarnation: u64) {
         let member = Member { cluster: CLUSTER, node: NODE, incarnation: Incarnation::new(incarnation) };
         let (key, settings) = (GenerationKey::NIL, Settings::default());
-        self.context.shared.begin_life(Life::new(member, key, &settings, Arc::new(Grants::new())));
+        self.context.shared.membership.begin_life(Life::new(member, key, &settings, Arc::new(Grants::new())));
     }
 
     /// Pushes a duty to host a new copy, to one incarnation.
@@ -146,7 +152,7 @@ async fn duties_of_ended_incarnation_are_not_applied() {
     rig.begin_life(5);
     let push = rig.push(5);
     rig.until_queued().await;
-    rig.context.shared.end_life();
+    rig.context.shared.membership.end_life();
     rig.begin_life(6);
     let threads = rig.run_shard();
     assert_eq!(push.await.unwrap().unwrap_err().kind, ErrorKind::StaleIncarnation);
@@ -164,7 +170,7 @@ async fn duty_between_incarnations_is_not_recorded_as_done() {
     rig.begin_life(5);
     let push = rig.push(5);
     rig.until_queued().await;
-    rig.context.shared.end_life();
+    rig.context.shared.membership.end_life();
     let threads = rig.run_shard();
     assert_eq!(push.await.unwrap().unwrap_err().kind, ErrorKind::StaleIncarnation);
     assert!(rig.context.holdings.all().is_empty(), "nothing is held that was not opened");

@@ -45,7 +45,7 @@ impl KvService {
         };
         ids::check_cluster(cluster, life.member.cluster)?;
         match node {
-            Some(node) => self.shared.addressed(life.member.cluster, node, None).map(drop),
+            Some(node) => self.shared.membership.addressed(life.member.cluster, node, None).map(drop),
             None => Ok(()),
         }
     }

@@ -1,11 +1,15 @@
 //! `Replication`: messages between replicas, and copies for loaders.
 
 use super::refuse;
+use crate::copies::copy_rest::CopyRest;
 use crate::copies::pages;
 use crate::engine::{Engine, PageLimit};
-use crate::node::shared::Shared;
+use crate::node::membership::Membership;
 use crate::peers::wire;
 use crate::shard::{CopyOffer, ShardMessage, Shards};
+use crate::statistics::load::LoadBoard;
+use crate::statistics::metrics::Metrics;
+use crate::tables::Tables;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, end_stream, first_message};
 use archon_host::CopyAsk;
 use archon_kv::row;
@@ -38,7 +42,11 @@ const PAGES_AHEAD: usize = 4;
 /// The service.
 #[derive(Clone)]
 pub(crate) struct ReplicationService {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) copy_rest: Arc<CopyRest>,
+    pub(crate) load: Arc<LoadBoard>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) shards: Shards,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) stop: CancellationToken,
@@ -62,9 +70,9 @@ impl ReplicationService {
     ) -> Result<Member, ErrorDetail> {
         let peer = Member::from_wire(cluster, sender)?;
         let receiver = NodeId::new(ids::non_zero(receiver, "ReplicationBatch.receiver")?);
-        self.shared.addressed(peer.cluster, receiver, incarnation)?;
+        self.membership.addressed(peer.cluster, receiver, incarnation)?;
         // A node that has just joined is accepted once this one knows it; until then it retries.
-        let Some(known) = self.shared.tables.node(peer.node) else {
+        let Some(known) = self.tables.node(peer.node) else {
             let why = format!(
                 "node {} is not known here; its messages are accepted once the coordinators have announced it",
                 peer.node
@@ -72,7 +80,7 @@ impl ReplicationService {
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(50));
         };
         caller.check_name(call, Role::Node, &known.name)?;
-        if let Some(over) = self.shared.over(peer.node, peer.incarnation) {
+        if let Some(over) = self.membership.over(peer.node, peer.incarnation) {
             return Err(over.refusal());
         }
         if peer.incarnation < known.incarnation {
@@ -153,7 +161,7 @@ impl ReplicationService {
     fn over(&self, peer: &Result<Member, ErrorDetail>, head: &v1::ReplicationBatch) -> Option<Over> {
         let stale = peer.as_ref().is_err_and(|detail| detail.kind == ErrorKind::StaleIncarnation);
         let sender = Member::from_wire(head.cluster.as_ref(), head.sender.as_ref()).ok().filter(|_| stale)?;
-        self.shared.over(sender.node, sender.incarnation)
+        self.membership.over(sender.node, sender.incarnation)
     }
 
     /// Processes one batch of a peer's messages.
@@ -245,7 +253,7 @@ impl ReplicationService {
             let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
             let length = rows.len() as u64;
             if bytes_per_second == 0 {
-                self.shared.copies_worked(page_began.elapsed());
+                self.copy_rest.worked(page_began.elapsed());
             }
             let message = v1::CopyPage {
                 start_seq: start.at.seq.get(),
@@ -253,7 +261,7 @@ impl ReplicationService {
                 rows,
                 last_key: after.clone(),
                 last,
-                bytes_total: self.shared.load.bytes_of(source),
+                bytes_total: self.load.bytes_of(source),
                 start: Some(wire::position(start.at)),
                 version: start.version.get(),
             };
@@ -261,10 +269,10 @@ impl ReplicationService {
                 return;
             }
             sent += length;
-            self.shared.metrics.copy_bytes_out.add(length);
+            self.metrics.copy_bytes_out.add(length);
             let rest = async {
                 match bytes_per_second {
-                    0 => drop(self.shared.rest_from_copies().await),
+                    0 => drop(self.copy_rest.rest().await),
                     rate => tokio::time::sleep(due(sent, rate).saturating_sub(began.elapsed())).await,
                 }
             };
@@ -340,7 +348,7 @@ impl Replication for ReplicationService {
             refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(20))
         })?;
         let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
-        self.shared.metrics.copy_bytes_out.add(rows.len() as u64);
+        self.metrics.copy_bytes_out.add(rows.len() as u64);
         let crc32c = pages::checksum(&rows);
         let (revision, log_time_ms) = (page.revision.get(), page.log_time.get());
         Ok(Response::new(v1::YieldPage { rows, crc32c, more: page.more, revision, log_time_ms }))

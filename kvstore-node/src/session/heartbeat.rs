@@ -2,7 +2,8 @@
 
 use super::relays::Relays;
 use super::{LifeEnd, Session};
-use crate::node::shared::{Life, Shared};
+use crate::node::membership::Life;
+use crate::node::shared::Shared;
 use crate::tables;
 use archon_member::{COORDINATOR_ANSWER_MS, Heartbeats, LeaseAnswer, Taken, next_by_relay};
 use archon_proto::convert::members::beats::{Beat, ClusterNow};
@@ -73,7 +74,7 @@ impl Sender<'_> {
             let elapsed_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);
             taken = started;
             let mut load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
-            load.disk_full = session.health.disk_full(shared);
+            load.disk_full = session.health.disk_full();
             load.log_pin = session.health.log_pin(load.disk_full.is_some());
             load.certificate = shared.config.transport.certificate();
             match self.round(load).await {
@@ -83,7 +84,7 @@ impl Sender<'_> {
                     tokio::select! {
                         () = tokio::time::sleep_until(started + next.unwrap_or(every)) => {}
                         // A leaving node sends a heartbeat at once.
-                        () = shared.leaving().cancelled(), if !shared.leaving_heard().is_cancelled() => {}
+                        () = shared.lifecycle.leaving().cancelled(), if !shared.lifecycle.leaving_heard().is_cancelled() => {}
                     }
                 }
                 Err(NotGranted::Stale) => {
@@ -126,7 +127,7 @@ impl Sender<'_> {
     }
 
     async fn attempt(&self, to: Recipient<'_>, load: Load) -> Result<Option<Duration>, NotGranted> {
-        let stopping = self.shared.leaving().is_cancelled();
+        let stopping = self.shared.lifecycle.leaving().is_cancelled();
         self.shared.metrics.heartbeats.add(1);
         let sent = self.shared.clock.now();
         let heartbeat = self.heartbeats.lock().send(sent);
@@ -151,7 +152,7 @@ impl Sender<'_> {
             self.shared.metrics.heartbeats_relayed.add(1);
         }
         if stopping {
-            self.shared.leaving_heard().cancel();
+            self.shared.lifecycle.leaving_heard().cancel();
         }
         Ok(self.next_after(sent, &answered))
     }
@@ -167,7 +168,7 @@ impl Sender<'_> {
     /// Processes a relay's report, requested by this node, that an incarnation is fenced.
     fn told_over(&self, over: Over, address: &str) -> bool {
         let relay = self.relays.name_at(address);
-        self.shared.told_over(relay.as_deref().unwrap_or(address), over)
+        self.shared.membership.told_over(relay.as_deref().unwrap_or(address), over)
     }
 
     /// Applies the table updates of an answer.
@@ -197,7 +198,7 @@ impl Sender<'_> {
         let taken = self.life.grants.take(&self.heartbeats.lock(), answer, self.shared.clock.now());
         let ClusterNow { replication_timeout_ms, protocol, term, relays, door_every_ms } = now;
         if taken != Taken::Foreign {
-            self.shared.note_protocol(protocol);
+            self.shared.membership.note_protocol(protocol);
             self.relays.note_count(relays);
             self.shared.doors.note_every(door_every_ms);
             if term != 0 && self.term.swap(term, Ordering::Relaxed) != term {

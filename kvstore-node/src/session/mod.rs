@@ -16,8 +16,11 @@ use self::prober::Prober;
 use self::relays::{PassedOn, Relays};
 use crate::node::grants::Grants;
 use crate::node::identity::IdentityError;
-use crate::node::shared::{Life, Shared};
+use crate::node::membership::Life;
+use crate::node::shared::Shared;
 use crate::server::health::Health;
+use crate::session::reports::ReportQueue;
+use crate::statistics::metrics::Metrics;
 use archon_member::Registering;
 use archon_proto::convert::members::session::{Member, Registered, Registration};
 use archon_proto::v1;
@@ -135,16 +138,22 @@ impl Session {
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
             (self.renew)(archon_host::Life { node: member.node, incarnation: member.incarnation }).await;
             let grants = Arc::new(Grants::new());
-            self.shared.begin_life(Life::new(member, registered.generation_key, &registered.settings, grants));
+            self.shared.membership.begin_life(Life::new(
+                member,
+                registered.generation_key,
+                &registered.settings,
+                grants,
+            ));
             self.shared.load.report_all();
-            self.shared.note_protocol(registered.protocol);
+            self.shared.membership.note_protocol(registered.protocol);
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
-            let Some(life) = self.shared.life() else { break };
+            let Some(life) = self.shared.membership.life() else { break };
             // In plaintext no member is authenticated, and a relay is trusted.
             let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
             let relays = Relays::default();
             let passed_on = PassedOn { tables: &self.shared.tables, member, relays: &relays, key: key.as_ref() };
+            let queued = QueuedReports { queue: &self.shared.reports, metrics: &self.shared.metrics };
             let prober = Prober {
                 member,
                 doors: &self.shared.doors,
@@ -155,36 +164,36 @@ impl Session {
             };
             let end = tokio::select! {
                 end = heartbeat::heartbeats(&self, &coordinators, &life, key.clone(), &relays) => end,
-                () = reports(&coordinators, life.member, &*self.shared, &passed_on) => LifeEnd::Ended,
+                () = reports(&coordinators, life.member, &queued, &passed_on) => LifeEnd::Ended,
                 () = remembered::keep(&self.shared.config, &self.shared.tables) => LifeEnd::Ended,
-                () = protocol::keep(self.shared.protocol(), &*self.home) => LifeEnd::Ended,
+                () = protocol::keep(self.shared.membership.protocol(), &*self.home) => LifeEnd::Ended,
                 never = self.shared.relay_streams.carry(
                     &coordinators,
                     &*self.shared.clock,
                     life.member,
                     life.timing,
-                    &*self.shared,
+                    &*self.shared.membership,
                     self.shared.tables.node_changes(),
                 ) => match never {},
                 never = prober.run() => match never {},
                 () = life.over.cancelled() => LifeEnd::Stale,
                 end = self.publish_redis(&coordinators, member), if self.redis.is_some() => end,
                 why = self.shut_out(&coordinators) => {
-                    self.shared.end_life();
+                    self.shared.membership.end_life();
                     return Err(self.refused(why));
                 }
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
             if matches!(end, LifeEnd::Ended) {
                 self.leave(&coordinators, &life).await;
-                self.shared.end_life();
+                self.shared.membership.end_life();
                 break;
             }
             if !life.over.is_cancelled() {
                 // Otherwise the fence was logged already.
                 tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; registering again");
             }
-            self.shared.end_life();
+            self.shared.membership.end_life();
         }
         Ok(())
     }
@@ -195,14 +204,14 @@ impl Session {
     async fn register(&mut self, coordinators: &Coordinators) -> Result<Option<(Registered, BeatKey)>, SessionError> {
         // One id per session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
-        self.shared.register_as(boot);
+        self.shared.membership.register_as(boot);
         let storage = self.home.storage();
         let registering = Registering::new(self.last_incarnation());
         let registration = |expects| self.registration(boot, expects);
         let clock = &*self.shared.clock;
         let ready = async || {
             let mut is_logged = false;
-            while let Err(stall) = self.health.check(self.shared.lease_ms()) {
+            while let Err(stall) = self.health.check(self.shared.membership.lease_ms()) {
                 if !std::mem::replace(&mut is_logged, true) {
                     tracing::warn!(%stall, "the node does not register until this is over");
                 }
@@ -266,7 +275,7 @@ impl Session {
         loop {
             self.redis_unknown(member, is_requested).await;
             is_requested = true;
-            let Some(boot) = self.shared.boot() else { return std::future::pending().await };
+            let Some(boot) = self.shared.membership.boot() else { return std::future::pending().await };
             let request = v1::RegisterRequest::from(self.registration(boot, None));
             let answer = coordinators
                 .call(PUBLISH_DEADLINE, request, async |mut client, request| client.register(request).await)
@@ -286,7 +295,7 @@ impl Session {
     /// Returns once the cluster takes addresses of Redis listeners, and the row of this incarnation has none: it was
     /// registered before (ADR 0093). Logs that the row has the address by now, if that `is_requested`.
     async fn redis_unknown(&self, member: Member, mut is_requested: bool) {
-        let (mut protocol, mut nodes) = (self.shared.protocol(), self.shared.tables.node_changes());
+        let (mut protocol, mut nodes) = (self.shared.membership.protocol(), self.shared.tables.node_changes());
         loop {
             let takes = *protocol.borrow_and_update() >= REDIS_SINCE;
             nodes.borrow_and_update();
@@ -332,18 +341,24 @@ impl Session {
     }
 }
 
-impl Facts for Shared {
+/// The queue of reports, with the count of those answered.
+struct QueuedReports<'a> {
+    queue: &'a ReportQueue,
+    metrics: &'a Metrics,
+}
+
+impl Facts for QueuedReports<'_> {
     fn peek(&self, count: usize) -> Vec<Report> {
-        self.reports.peek(count)
+        self.queue.peek(count)
     }
 
     fn answered(&self, report: &Report, refused: Option<ErrorKind>) -> bool {
-        let done = self.reports.answered(report, refused);
+        let done = self.queue.answered(report, refused);
         self.metrics.reports.add(u64::from(done));
         done
     }
 
     async fn filled(&self) {
-        self.reports.filled().await;
+        self.queue.filled().await;
     }
 }

@@ -106,7 +106,7 @@ impl Shard {
             FlushEvent::Formed { space, attempt } => self.partitions.formed(space, attempt),
             FlushEvent::Failed(error) => {
                 tracing::error!(%error, "the engine has failed; the node stops and recovers from the log at its next start");
-                self.context.shared.fail();
+                self.context.shared.lifecycle.fail();
             }
         }
     }

@@ -84,7 +84,7 @@ impl Drop for EndGuard {
         self.pulse.end();
         if std::thread::panicking() {
             tracing::error!("a shard has panicked; the node stops");
-            self.shared.fail();
+            self.shared.lifecycle.fail();
         }
     }
 }
@@ -108,7 +108,7 @@ impl Shard {
             self.now = self.context.shared.clock.now();
             self.partitions.shell_mut().journal.begin_turn(begun);
             self.partitions.begin(self.now);
-            self.partitions.shell_mut().grants = self.context.shared.grants();
+            self.partitions.shell_mut().grants = self.context.shared.membership.grants();
             self.pulse.begin(self.now);
             let has_work = !turn.is_empty() || !self.backlog.is_empty();
             if has_work {

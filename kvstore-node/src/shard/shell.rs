@@ -68,7 +68,7 @@ impl ShardShell {
     pub(super) fn look_at_journal(&mut self) {
         if let Some(error) = self.journal.take_failure() {
             tracing::error!(%error, "the write-ahead log refuses what this node wrote; the node stops and recovers from what is stored");
-            self.context.shared.fail();
+            self.context.shared.lifecycle.fail();
         }
     }
 }
@@ -104,7 +104,7 @@ impl Shell for ShardShell {
     }
 
     fn life(&self) -> Option<Life> {
-        let life = self.context.shared.life()?;
+        let life = self.context.shared.membership.life()?;
         Some(Life { node: life.member.node, incarnation: life.member.incarnation })
     }
 
@@ -122,7 +122,7 @@ impl Shell for ShardShell {
     }
 
     fn timing(&self) -> Timing {
-        let timeout_ms = self.context.shared.life().map(|life| life.replication_timeout_ms());
+        let timeout_ms = self.context.shared.membership.life().map(|life| life.replication_timeout_ms());
         timeout_ms.map_or_else(Timing::default, |replication_timeout_ms| Timing {
             replication_timeout_ms,
             keep_alive_ms: keep_alive_ms(replication_timeout_ms, self.context.holdings.len()),
@@ -130,7 +130,7 @@ impl Shell for ShardShell {
     }
 
     fn is_stopping(&self) -> bool {
-        self.context.shared.is_stopping()
+        self.context.shared.lifecycle.is_stopping()
     }
 
     fn is_dropped(&self, partition: PartitionId) -> bool {
@@ -347,7 +347,7 @@ impl Shell for ShardShell {
             return;
         }
         tracing::error!(partition = %at.partition, placement = %at.placement, %error, "the engine cannot be read; the node stops and its data is left as it is");
-        self.context.shared.fail();
+        self.context.shared.lifecycle.fail();
     }
 
     fn ticked(&mut self, local: &mut LocalCopy<Self>, now: Millis) {

@@ -44,7 +44,7 @@ pub(crate) fn start(
         });
         let shell = ShardShell {
             context: Arc::clone(context),
-            grants: context.shared.grants(),
+            grants: context.shared.membership.grants(),
             journal: Journal::new(context.wal.clone(), u32::try_from(number).unwrap_or(u32::MAX), notify),
             replies: Replies::timed(Timing::new(&context.shared, false)),
             outgoing: BTreeMap::new(),

@@ -220,7 +220,7 @@ impl Source for Stats {
     }
 
     fn alive(&self) -> Result<(), String> {
-        if self.shared.failed().is_cancelled() {
+        if self.shared.lifecycle.failed().is_cancelled() {
             return Err("a part of the node failed permanently; see the log".to_owned());
         }
         Ok(())

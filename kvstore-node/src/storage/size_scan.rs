@@ -5,9 +5,9 @@
 //! apply to the remaining rows: such a placement counts as never counted.
 
 use crate::engine::{Engine, PageLimit};
-use crate::node::shared::Shared;
 use crate::session::holdings::Holdings;
 use crate::shard::{Gathered, ShardMessage, Shards};
+use crate::statistics::load::LoadBoard;
 use crate::storage::row_walk::{Above, Pace, Rows, end_of_rows};
 use archon_kv::Growth;
 use archon_kv::row::{self, KIND_VALUE};
@@ -83,7 +83,7 @@ impl CountResult {
 /// Counts one placement after the other, new ones beside the others, and reports the growth of counted ones meanwhile,
 /// until `stop` is cancelled.
 pub(crate) async fn count(
-    shared: Arc<Shared>,
+    board: Arc<LoadBoard>,
     engine: Arc<dyn Engine>,
     holdings: Arc<Holdings>,
     shards: Shards,
@@ -108,7 +108,7 @@ pub(crate) async fn count(
                 known.insert(placement, counted);
                 counted
             };
-            shared.load.placement(counted.with(since));
+            board.placement(counted.with(since));
         };
         count_and_rest(&rows, &memtable, note).await;
     };
@@ -153,7 +153,7 @@ pub(crate) async fn count(
             for (placement, grown) in shards.grown().await {
                 let Some(grown) = grown else {
                     known.lock().remove(&placement);
-                    shared.load.uncounted(placement);
+                    board.uncounted(placement);
                     continue;
                 };
                 let counted = known.lock().get_mut(&placement).map(|counted| {
@@ -163,7 +163,7 @@ pub(crate) async fn count(
                 if let Some(counted) = counted
                     && holdings.partition_of(placement).is_some()
                 {
-                    shared.load.placement(counted.with(grown));
+                    board.placement(counted.with(grown));
                 }
             }
         }
