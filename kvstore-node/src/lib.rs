@@ -35,7 +35,7 @@ mod tables;
 pub use archon_telemetry::AskReady;
 pub use engine::EngineKind;
 pub use flusher::FlusherError;
-pub use node::config::{ConfigError, NodeConfig, RedisConfig};
+pub use node::config::{CONNECTIONS, ConfigError, NodeConfig, RedisConfig};
 pub use node::identity::IdentityError;
 pub use node::memory::MEMORY_BYTES_MIN;
 pub use node::{Node, NodeError};

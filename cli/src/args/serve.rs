@@ -4,7 +4,7 @@ use super::admin::NodeVerb;
 use super::bootstrap::BootstrapArgs;
 use super::parse::{address, engine, listen, memory, name, peer, weight};
 use archon_coordinator::QuorumTiming;
-use archon_kvstore_node::EngineKind;
+use archon_kvstore_node::{CONNECTIONS, EngineKind};
 use archon_types::ProtocolRange;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -139,7 +139,7 @@ pub(crate) struct NodeArgs {
     pub(crate) partitions_max: Option<u32>,
     /// Maximum number of connections, of which one address may use half; default: 4,096, or half of the limit of open
     /// files if that is less.
-    #[arg(long, env = "ARCHON_CONNECTIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    #[arg(long, env = "ARCHON_CONNECTIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(*CONNECTIONS.start())..=i64::from(*CONNECTIONS.end())))]
     pub(crate) connections_max: Option<u32>,
     /// Storage engine, `sled` or `fjall`; default: the engine of the data directory, and sled for a new one. The engine
     /// of a data directory cannot be changed.

@@ -143,13 +143,14 @@ impl ConfigFile {
     ///
     /// # Errors
     /// The range, with the line of the value.
-    pub(crate) fn within<T: TryFrom<u64>>(
+    pub(crate) fn within<T: TryFrom<u64> + Into<u64> + Copy>(
         &self,
         key: &str,
         value: &Spanned<u64>,
-        range: std::ops::RangeInclusive<u64>,
+        range: std::ops::RangeInclusive<T>,
     ) -> Result<T, FileError> {
         let found = *value.get_ref();
+        let range: std::ops::RangeInclusive<u64> = (*range.start()).into()..=(*range.end()).into();
         let narrowed = if range.contains(&found) { T::try_from(found).ok() } else { None };
         narrowed.ok_or_else(|| {
             self.refuse(key, value, &format!("{found} is not between {} and {}", range.start(), range.end()))

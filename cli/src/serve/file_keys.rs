@@ -58,8 +58,8 @@ pub(crate) fn number<T>(
 }
 
 /// Accepts a number within a range.
-pub(crate) fn within<T: TryFrom<u64>>(
-    range: RangeInclusive<u64>,
+pub(crate) fn within<T: TryFrom<u64> + Into<u64> + Copy>(
+    range: RangeInclusive<T>,
 ) -> impl FnOnce(&ConfigFile, &str, Spanned<u64>) -> Result<T, FileError> {
     move |file, key, value| file.within(key, &value, range)
 }

@@ -6,8 +6,12 @@ use crate::node::memory::MEMORY_BYTES_MIN;
 use archon_security::{Role, Transport};
 use archon_types::{NodeTraits, ProtocolRange, limits};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Allowed values of [`NodeConfig::connections_max`].
+pub const CONNECTIONS: RangeInclusive<u32> = 2..=1_000_000;
 
 /// A node's configuration. [`NodeConfig::check`] rejects invalid values before anything is touched.
 #[derive(Clone, Debug)]
@@ -33,8 +37,8 @@ pub struct NodeConfig {
     pub engine: Option<EngineKind>,
     /// Shard threads; by default half the cores, at least one.
     pub shards: Option<usize>,
-    /// Most connections to this node, half of them from one address; by default 4,096, or half of the descriptors that
-    /// it may have open.
+    /// Most connections to this node, within [`CONNECTIONS`], half of them from one address; by default 4,096, or half
+    /// of the descriptors that it may have open.
     pub connections_max: Option<u32>,
     /// The protocols that it supports: those of this version, or fewer of them.
     pub speaks: ProtocolRange,
@@ -103,8 +107,11 @@ impl NodeConfig {
         for address in self.coordinators.iter().chain(&self.advertise) {
             limits::check_address(address).map_err(|detail| wrong("coordinators or advertise", detail.message))?;
         }
-        if self.connections_max.is_some_and(|most| most < 2) {
-            return Err(wrong("connections_max", "must be 2 or more; leave it out for the default".into()));
+        if self.connections_max.is_some_and(|most| !CONNECTIONS.contains(&most)) {
+            return Err(wrong(
+                "connections_max",
+                format!("must be within {CONNECTIONS:?}; leave it out for the default"),
+            ));
         }
         if self.shards.is_some_and(|shards| !(1..=256).contains(&shards)) {
             return Err(wrong("shards", "must be 1 to 256; leave it out for half the cores".into()));
@@ -217,8 +224,10 @@ mod tests {
     #[test]
     fn invalid_values_name_their_field() {
         type Spoil = fn(&mut NodeConfig);
-        let cases: [(&str, Spoil); 12] = [
+        let cases: [(&str, Spoil); 14] = [
             ("memory", |config| config.memory_bytes = Some(MEMORY_BYTES_MIN - 1)),
+            ("connections_max", |config| config.connections_max = Some(CONNECTIONS.start() - 1)),
+            ("connections_max", |config| config.connections_max = Some(CONNECTIONS.end() + 1)),
             ("name", |config| config.name = "a b".into()),
             ("traits", |config| config.traits.weight = 0),
             ("coordinators", |config| config.coordinators.clear()),

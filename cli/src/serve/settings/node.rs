@@ -5,7 +5,7 @@ use crate::args::{self, Connection, NodeArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, FileError};
 use crate::serve::file_keys::{any, file_keys, list, number, text, within};
-use archon_kvstore_node::{EngineKind, NodeConfig, RedisConfig};
+use archon_kvstore_node::{CONNECTIONS, EngineKind, NodeConfig, RedisConfig};
 use archon_security::Transport;
 use archon_types::limits::WEIGHTS;
 use archon_types::{DEFAULT_TABLE, NodeTraits};
@@ -125,16 +125,16 @@ file_keys! {
         insecure: bool => bool = any,
         tls_dir: PathBuf => PathBuf = any,
         zone: Spanned<String> => String = text(args::name),
-        weight: Spanned<u64> => u32 = within(u64::from(*WEIGHTS.start())..=u64::from(*WEIGHTS.end())),
+        weight: Spanned<u64> => u32 = within(WEIGHTS),
         redis_listen: Spanned<String> => SocketAddr = text(args::listen),
         redis_advertise: Spanned<String> => String = text(args::address),
         redis_table: Spanned<String> => String = text(args::name),
-        partitions_max: Spanned<u64> => u32 = within(1..=u64::from(u32::MAX)),
-        connections_max: Spanned<u64> => u32 = within(2..=1_000_000),
+        partitions_max: Spanned<u64> => u32 = within(1..=u32::MAX),
+        connections_max: Spanned<u64> => u32 = within(CONNECTIONS),
         engine: Spanned<String> => EngineKind = text(args::engine),
         memory: Spanned<String> => u64 = text(args::memory),
         copy_bytes_per_second: Spanned<u64> => u64 = number(args::copy_rate),
-        slow_operation_ms: Spanned<u64> => u32 = within(0..=u64::from(u32::MAX)),
+        slow_operation_ms: Spanned<u64> => u32 = within(0..=u32::MAX),
     }
 }
 
