@@ -160,10 +160,12 @@ fn errors_inside_pipeline_keep_order_of_replies() {
 
 #[test]
 fn pipelines_lose_no_acknowledged_write_while_partitions_move() {
+    const NODES: &[&str] = &["athens", "byzantium"];
     const PIPELINE: usize = 400;
-    let mut cluster =
-        start(&Options { partitions: 8, nodes: vec!["athens", "byzantium"], ..options(&["athens", "byzantium"]) });
-    let addresses = ["athens", "byzantium"].map(|node| cluster.redis_address(node).to_owned());
+    let two = Options { nodes: NODES.to_vec(), nodes_min: 2, partitions: 8, replication: 2, ..options(NODES) };
+    let mut cluster = start(&two);
+    cluster.wait_whole(2);
+    let addresses: Vec<String> = NODES.iter().map(|node| cluster.redis_address(node).to_owned()).collect();
     let (mut written, mut redirected, mut done) = (Vec::new(), 0, 0);
     let mut write_round = |written: &mut Vec<String>| {
         let mut redirections = 0;
@@ -194,7 +196,7 @@ fn pipelines_lose_no_acknowledged_write_while_partitions_move() {
         redirections
     };
     redirected += write_round(&mut written);
-    for node in ["athens", "byzantium"] {
+    for node in NODES {
         // Its leaderships move to the other node, and some return.
         let stopped = cluster.take_node(node);
         std::thread::scope(|threads| {
