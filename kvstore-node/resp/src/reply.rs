@@ -86,7 +86,13 @@ impl Reply {
                 into.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
                 into.put_slice(b"\r\n");
             }
-            Self::Integer(number) => line(b':', number.to_string().as_bytes(), into),
+            Self::Integer(number) => {
+                into.put_u8(b':');
+                if *number < 0 {
+                    into.put_u8(b'-');
+                }
+                number_line(number.unsigned_abs(), into);
+            }
             Self::Bulk(bytes) => bulk(bytes, into),
             Self::Text(text) if is_new => {
                 head(b'=', text.len() + 4, into);
@@ -121,7 +127,24 @@ fn line(kind: u8, text: &[u8], into: &mut BytesMut) {
 }
 
 fn head(kind: u8, count: usize, into: &mut BytesMut) {
-    line(kind, count.to_string().as_bytes(), into);
+    into.put_u8(kind);
+    number_line(count as u64, into);
+}
+
+/// Appends a number and the end of the line, without memory for a text.
+fn number_line(number: u64, into: &mut BytesMut) {
+    // The largest number has 20 digits.
+    let (mut digits, mut first, mut rest) = ([0; 20], 20, number);
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    into.put_slice(&digits[first..]);
+    into.put_slice(b"\r\n");
 }
 
 fn bulk(bytes: &[u8], into: &mut BytesMut) {
