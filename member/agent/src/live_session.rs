@@ -1,7 +1,9 @@
 //! A running session: the state machine behind a lock, with the callbacks of the participant and the streams of the
 //! service.
 
-use crate::protocol::{Answer, ErrorBody, ErrorKind, Event, Owned, Permission, ReleaseReason, SessionState};
+use crate::protocol::{
+    Answer, AnswersTaken, ErrorBody, ErrorKind, Event, Owned, Permission, RefusedAnswer, ReleaseReason, SessionState,
+};
 use crate::service_session::{Effect, Next, Offer, ServiceSession, SessionReading};
 use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, ServiceLoad, Why};
 use parking_lot::Mutex;
@@ -221,12 +223,30 @@ impl LiveSession {
     /// # Errors
     /// As [`ServiceSession::answer`]; too many requests wait for the participant.
     pub(crate) fn answer(&self, answer: Answer) -> Result<(), ErrorBody> {
-        let needs_room = matches!(answer, Answer::Drop { .. } | Answer::Load { .. });
-        if needs_room && self.commands.capacity() == 0 {
-            let message = format!("{COMMANDS_MAX} requests of the service wait; send them more slowly");
-            return Err(ErrorBody::new(ErrorKind::Overloaded, message));
+        match self.answers(vec![answer]).refused.pop() {
+            Some(refused) => Err(refused.error),
+            None => Ok(()),
         }
-        self.change(|state, now| state.core.answer(answer, self.settings.only_table.as_deref(), now))
+    }
+
+    /// Takes answers of the service in their order, as one change: the participant reports their effects together.
+    pub(crate) fn answers(&self, answers: Vec<Answer>) -> AnswersTaken {
+        self.change(|state, now| {
+            // Commands are queued under this lock alone.
+            let mut room = self.commands.capacity();
+            let mut take = |answer| {
+                if matches!(answer, Answer::Drop { .. } | Answer::Load { .. }) {
+                    room = room.checked_sub(1).ok_or_else(|| {
+                        let message = format!("{COMMANDS_MAX} requests of the service wait; send them more slowly");
+                        ErrorBody::new(ErrorKind::Overloaded, message)
+                    })?;
+                }
+                state.core.answer(answer, self.settings.only_table.as_deref(), now)
+            };
+            let outcomes = answers.into_iter().map(&mut take).enumerate();
+            let refused = outcomes.filter_map(|(index, outcome)| Some(RefusedAnswer { index, error: outcome.err()? }));
+            AnswersTaken { refused: refused.collect() }
+        })
     }
 
     /// Waits for events after a position. Returns `None` when there will be none on this connection.

@@ -186,6 +186,22 @@ pub enum Answer {
     Stop,
 }
 
+/// Outcome of a list of answers. Each is taken or refused on its own.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AnswersTaken {
+    /// Refused answers; all others were taken.
+    pub refused: Vec<RefusedAnswer>,
+}
+
+/// A refused answer of a list.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedAnswer {
+    /// Place in the list, from 0.
+    pub index: usize,
+    /// The error.
+    pub error: ErrorBody,
+}
+
 /// Heartbeat of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

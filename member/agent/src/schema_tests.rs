@@ -1,8 +1,8 @@
 //! Compares `docs/reference/agent.schema.json` with the types of the protocol.
 
 use crate::protocol::{
-    Answer, ErrorAnswer, Event, Heartbeat, Owned, Permission, ProgramHeartbeat, ProgramPermission, Status, TableOwners,
-    VERSION, Whereabouts,
+    Answer, AnswersTaken, ErrorAnswer, Event, Heartbeat, Owned, Permission, ProgramHeartbeat, ProgramPermission,
+    Status, TableOwners, VERSION, Whereabouts,
 };
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -18,6 +18,8 @@ fn schema() -> Value {
         ("POST /v1/heartbeat: request", generator.subschema_for::<Heartbeat>()),
         ("POST /v1/heartbeat: answer", generator.subschema_for::<Permission>()),
         ("POST /v1/answers: request", generator.subschema_for::<Answer>()),
+        ("POST /v1/answers: request with a list", generator.subschema_for::<Vec<Answer>>()),
+        ("POST /v1/answers: answer to a list", generator.subschema_for::<AnswersTaken>()),
         ("GET /v1/owned/{partition}: answer", generator.subschema_for::<Owned>()),
         ("GET /v1/where/{key}: answer", generator.subschema_for::<Whereabouts>()),
         ("GET /v1/owners: answer, and each event of GET /v1/owners/watch", generator.subschema_for::<TableOwners>()),

@@ -8,6 +8,7 @@ use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Heartbeat};
 use crate::shared::Shared;
 use archon_client::{ErrorDetail, NoPosition};
 use archon_security::{CallPermit, CallQuota, CountedBody, UnreadAccount};
+use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
@@ -118,12 +119,18 @@ impl Caller {
             Call::Events => self.events(&parts.headers),
             Call::Heartbeat => {
                 let live = self.session(&parts.headers)?;
-                let Heartbeat { seen } = read(body).await?;
+                let Heartbeat { seen } = parse(&read_bytes(body).await?)?;
                 live.heartbeat(seen).map(|permission| json(&permission))
             }
             Call::Answers => {
                 let live = self.session(&parts.headers)?;
-                let answer: Answer = read(body).await?;
+                let body = read_bytes(body).await?;
+                if body.first() == Some(&b'[') {
+                    let taken = live.answers(parse(&body)?);
+                    taken.refused.iter().for_each(|of| self.shared.counters.request_refused(of.error.kind));
+                    return Ok(json(&taken));
+                }
+                let answer: Answer = parse(&body)?;
                 live.answer(answer).map(|()| json(&serde_json::json!({})))
             }
             Call::Owned(partition) => {
@@ -241,8 +248,8 @@ fn decoded(text: &str) -> Result<Vec<u8>, ErrorBody> {
     Ok(decoded)
 }
 
-/// Reads a document from a body.
-async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, ErrorBody> {
+/// Reads a body, without spaces before its document.
+async fn read_bytes(body: Incoming) -> Result<Bytes, ErrorBody> {
     let body = timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await;
     let body = body.map_err(|_| ErrorBody::new(ErrorKind::Invalid, "the body did not arrive within 10 s"))?;
     let body = body.map_err(|error| {
@@ -252,7 +259,12 @@ async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, ErrorBody> {
         }
         ErrorBody::new(ErrorKind::Invalid, format!("the body broke off: {error}"))
     })?;
-    serde_json::from_slice(&body.to_bytes()).map_err(|error| {
+    let bytes = body.to_bytes();
+    Ok(bytes.slice_ref(bytes.trim_ascii_start()))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ErrorBody> {
+    serde_json::from_slice(body).map_err(|error| {
         ErrorBody::new(ErrorKind::Invalid, format!("the body is no document of this request: {error}"))
     })
 }

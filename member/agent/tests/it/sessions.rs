@@ -1,7 +1,7 @@
 //! Sessions: acquisition, hand-over, silence, reconnection, and the end of either side.
 
 use crate::support::{NAME, SOON, World};
-use archon_agent::protocol::ReleaseReason;
+use archon_agent::protocol::{Acquire, ReleaseReason};
 use archon_client::ErrorKind;
 use archon_client::testing::Reported;
 use serde_json::json;
@@ -43,6 +43,31 @@ async fn service_acquires_acts_and_hands_over() {
     service.answer("released", 2, 3, epoch.get()).await;
     world.released(3, epoch).await;
     assert_eq!(service.get("/v1/owned/3").await.1["owned"], false);
+    world.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listed_answers_are_taken_or_refused_each() {
+    let world = World::start(SOON).await;
+    let mut service = world.connect().await;
+    let mut answers = Vec::new();
+    for index in [3, 4, 5] {
+        world.grant(index);
+        let Acquire { sequence, partition, epoch, .. } = service.next_acquire().await;
+        answers.push(json!({"answer": "acquired", "sequence": sequence, "partition": partition, "epoch": epoch}));
+    }
+    let refused = json!({"answer": "refused", "sequence": 2, "partition": 4, "epoch": answers[1]["epoch"]});
+    answers[1]["epoch"] = json!(99);
+    answers.extend([refused, json!({"answer": "load", "bytes_stored": 7, "operations_per_second": 3})]);
+    let (status, taken) = service.post("/v1/answers", &json!(answers)).await;
+    assert_eq!((status, taken["refused"].as_array().unwrap().len()), (200, 1), "{taken}");
+    let refused = &taken["refused"][0];
+    assert_eq!((&refused["index"], &refused["error"]["kind"]), (&json!(1), &json!("stale")), "{taken}");
+    service.permitted().await;
+    for (index, owned) in [(3, true), (4, false), (5, true)] {
+        assert_eq!(service.get(&format!("/v1/owned/{index}")).await.1["owned"], owned, "{index}");
+    }
+    assert_eq!(service.post("/v1/answers", &json!([])).await, (200, json!({"refused": []})));
     world.end();
 }
 
