@@ -35,6 +35,10 @@ class FakeAgent:
         self.is_busy = False
         #: Kinds of answers of which the next is refused as invalid.
         self.refuse_once: List[str] = []
+        #: Number of answers in each list.
+        self.lists: List[int] = []
+        #: Lists wait before they are taken.
+        self.holds_lists = False
         #: Number of heartbeats from now on that get no answer.
         self.unanswered = 0
         self.is_closed = False
@@ -116,7 +120,9 @@ class FakeAgent:
         request.wfile.write(f"event: {event['event']}\ndata: {json.dumps(event)}\n\n".encode())
         request.wfile.flush()
 
-    def take(self, path: str, session: str, body: Document) -> Any:
+    def take(self, path: str, session: str, body: Any) -> Any:
+        if isinstance(body, list):
+            return self.take_list(path, session, body)
         with self.changed:
             if session != self.session:
                 return 410, {"error": {"kind": "ended", "message": "the session has ended"}}
@@ -140,6 +146,26 @@ class FakeAgent:
                 return 503, {"error": {"kind": "unreachable", "message": "silent"}}
             named = len(self.events) if self.named is None else self.named
             return 200, {"valid_for_ms": self.valid_for_ms, "sequence": named}
+
+    def take_list(self, path: str, session: str, answers: List[Document]) -> Any:
+        """Takes each answer on its own."""
+        with self.changed:
+            self.lists.append(len(answers))
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: not self.holds_lists or self.is_closed)
+        refused = []
+        for index, answer in enumerate(answers):
+            status, outcome = self.take(path, session, answer)
+            if status == 410:
+                return status, outcome
+            if status != 200:
+                refused.append({"index": index, **outcome})
+        return 200, {"refused": refused}
+
+    def release_lists(self) -> None:
+        with self.changed:
+            self.holds_lists = False
+            self.changed.notify_all()
 
     def fire(self, event: Document) -> None:
         """Adds an event."""

@@ -12,7 +12,7 @@ from unittest import mock
 from fake_agent import FakeAgent
 
 from archon_participant import AgentError, AsyncParticipant, Grant, Lost, NotOwned, Participant
-from archon_participant import _clock
+from archon_participant import _answers, _clock
 from archon_participant import _participant
 from archon_participant._grant import ACQUIRING, LOST, OWNED, Permission
 
@@ -255,6 +255,14 @@ class ParticipantTest(unittest.TestCase):
             Participant("jobs", "127.0.0.1:1", start_within=0.3).start()
         self.assertEqual(absent.exception.kind, "unreachable")
 
+    def test_agent_that_stays_away_is_a_warning(self) -> None:
+        with mock.patch.object(_participant, "UNREACHED_WARNED", 2), mock.patch.object(_participant, "_log") as log:
+            with self.assertRaises(AgentError):
+                Participant("jobs", "127.0.0.1:1", start_within=1.0).start()
+        levels = [call.args[0] for call in log.log.call_args_list]
+        self.assertEqual(levels.count(logging.WARNING), 1, levels)
+        self.assertEqual(levels[1], logging.WARNING, levels)
+
     def test_asyncio_callbacks_run_on_the_loop(self) -> None:
         async def run() -> None:
             loop = asyncio.get_running_loop()
@@ -295,6 +303,44 @@ class ParticipantTest(unittest.TestCase):
             until(lambda: ("lost", 3, 0.0) in self.calls)
             until(participant.owned)
             self.assertEqual((self.agent.positions, participant.error), (["0", "0"], None))
+
+    def test_answers_of_several_threads_travel_in_one_request(self) -> None:
+        self.agent.holds_lists = True
+        with self.participant() as participant:
+            for partition in range(5):
+                self.agent.acquire(partition, 5)
+            self.agent.wait(lambda: self.agent.lists)
+            until(lambda: self.agent.lists[0] + len(participant._answers._unsent) == 5)
+            self.agent.release_lists()
+            self.agent.wait(lambda: len(self.agent.answered("acquired")) == 5)
+            self.assertLessEqual(len(self.agent.lists), 2, self.agent.lists)
+
+    def test_interrupted_request_is_no_success(self) -> None:
+        caller = mock.Mock()
+        caller.call_with.side_effect = [KeyboardInterrupt(), {"refused": []}]
+        answers = _answers.Answers(caller)
+        waiting = _answers._Unsent("s1", b"{}")
+        answers._unsent.append(waiting)
+        with self.assertRaises(KeyboardInterrupt):
+            answers.post("s1", {})
+        assert waiting.is_done and waiting.error is not None
+        self.assertEqual(waiting.error.kind, "unreachable")
+        answers.post("s1", {})
+
+    def test_outcomes_of_a_list_are_told_apart(self) -> None:
+        caller = mock.Mock()
+        answers = _answers.Answers(caller)
+        other = _answers._Unsent("s1", b"{}")
+        answers._unsent.append(other)
+        error = {"kind": "stale", "message": "it was lost"}
+        caller.call_with.return_value = {"refused": [{"index": 0, "error": error}]}
+        answers.post("s1", {})
+        assert other.error is not None
+        self.assertEqual(other.error.kind, "stale")
+        caller.call_with.return_value = {"refused": [{"index": 9, "error": error}]}
+        with self.assertRaises(AgentError) as raised:
+            answers.post("s1", {})
+        self.assertEqual(raised.exception.kind, "unreachable")
 
     def in_thread(self, call: Callable[[], Any]) -> Any:
         """Returns the result of a call that ends."""

@@ -9,10 +9,17 @@ import { AgentError } from "./errors.js";
 
 /** Milliseconds between attempts to send an answer. */
 const RETRY_MS = 100;
+/** Most bytes of answers in one request. The agent takes a body of 64 KiB. */
+const REQUEST_BYTES_MAX = 32 * 1024;
 
-/** Sends the service's answers to the agent. */
+/** @typedef {{ session: string, body: Document, resolve: () => void, reject: (error: AgentError) => void }} Unsent */
+
+/** Sends the service's answers to the agent. Those that gather while a request is on its way are sent by the next one. */
 export class Answers {
   #caller;
+  /** @type {Unsent[]} */
+  #unsent = [];
+  #isSending = false;
   #log;
   #abandon;
 
@@ -35,7 +42,54 @@ export class Answers {
    * @param {number} [withinMs]
    */
   async post(session, body, withinMs) {
-    await this.#caller.call("POST", "/v1/answers", session.name, body, withinMs);
+    if (withinMs !== undefined) {
+      await this.#caller.call("POST", "/v1/answers", session.name, body, withinMs);
+      return;
+    }
+    /** @type {Promise<void>} */
+    const sent = new Promise((resolve, reject) => {
+      this.#unsent.push({ session: session.name, body, resolve, reject });
+    });
+    void this.#sendUnsent();
+    await sent;
+  }
+
+  async #sendUnsent() {
+    if (this.#isSending) return;
+    this.#isSending = true;
+    // Callbacks that end at the same time add their answers first.
+    await Promise.resolve();
+    while (this.#unsent.length > 0) await this.#sendList(this.#takeUnsent());
+    this.#isSending = false;
+  }
+
+  /** Takes the oldest answers of one session that fit into a request. */
+  #takeUnsent() {
+    let count = 0;
+    let bytes = 0;
+    for (const { session, body } of this.#unsent) {
+      bytes += Buffer.byteLength(JSON.stringify(body)) + 1;
+      if (count > 0 && (bytes > REQUEST_BYTES_MAX || session !== this.#unsent[0]?.session)) break;
+      count += 1;
+    }
+    return this.#unsent.splice(0, count);
+  }
+
+  /** @param {Unsent[]} answers Answers of one session. */
+  async #sendList(answers) {
+    const session = answers[0]?.session;
+    const list = answers.map(({ body }) => body);
+    try {
+      const outcome = await this.#caller.call("POST", "/v1/answers", session, list);
+      const refused = /** @type {{ index: number, error: { kind: string, message: string } }[]} */ (outcome.refused ?? []);
+      for (const { index, error } of refused) answers[index]?.reject(new AgentError(error.kind, error.message));
+      // No effect on those that were rejected.
+      for (const { resolve } of answers) resolve();
+    } catch (error) {
+      const why = "the outcome of answers is malformed";
+      const failure = error instanceof AgentError ? error : new AgentError("unreachable", why, { cause: error });
+      for (const { reject } of answers) reject(failure);
+    }
   }
 
   /**

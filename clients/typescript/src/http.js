@@ -221,7 +221,7 @@ export class Caller {
    * @param {"GET" | "POST"} method
    * @param {string} path
    * @param {string | undefined} session
-   * @param {Document} [data]
+   * @param {Document | Document[]} [data]
    * @param {number} [withinMs]
    * @returns {Promise<Document>}
    * @throws {AgentError} If it is refused, or gets no answer in time.

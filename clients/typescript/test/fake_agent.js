@@ -16,6 +16,8 @@ export class FakeAgent {
   session = "s1";
   events = [];
   answers = [];
+  /** Number of answers in each list. */
+  lists = [];
   seen = [];
   positions = [];
   validForMs = 60_000;
@@ -74,20 +76,21 @@ export class FakeAgent {
     const body = JSON.parse(text);
     if (request.headers["archon-session"] !== this.session) return refuse(410, "ended", "the session has ended");
     if (request.url === "/v1/answers") {
-      const refused = this.refuseOnce.indexOf(body.answer);
-      if (refused >= 0) {
-        this.refuseOnce.splice(refused, 1);
-        return refuse(400, "invalid", "an unknown answer");
-      }
       if (Buffer.byteLength(text) > 65_536 || /\\ud[89a-f]/i.test(text)) return refuse(400, "invalid", "no Unicode");
       if (this.holdAnswers) {
         this.heldSince ??= performance.now();
         this.heldAnswers.push(response);
         return;
       }
-      this.answers.push(body);
-      if (body.answer === "stop") this.fire({ event: "ended", reason: "stopped" });
-      response.end("{}");
+      if (!Array.isArray(body)) {
+        const error = this.#take(body);
+        if (error !== undefined) return refuse(400, error.kind, error.message);
+        response.end("{}");
+        return;
+      }
+      this.lists.push(body.length);
+      const errors = body.map((answer, index) => ({ index, error: this.#take(answer) }));
+      response.end(JSON.stringify({ refused: errors.filter(({ error }) => error !== undefined) }));
       return;
     }
     if (this.unanswered > 0) {
@@ -101,6 +104,18 @@ export class FakeAgent {
     this.seen.push(body.seen);
     if (this.silent || this.seen.length > this.silentFrom) return refuse(503, "unreachable", "silent");
     response.end(JSON.stringify({ valid_for_ms: this.validForMs, sequence: this.named ?? this.events.length }));
+  }
+
+  /** Takes an answer, or returns the error. */
+  #take(answer) {
+    const refused = this.refuseOnce.indexOf(answer.answer);
+    if (refused >= 0) {
+      this.refuseOnce.splice(refused, 1);
+      return { kind: "invalid", message: "an unknown answer" };
+    }
+    this.answers.push(answer);
+    if (answer.answer === "stop") this.fire({ event: "ended", reason: "stopped" });
+    return undefined;
   }
 
   #stream(request, response, refuse) {

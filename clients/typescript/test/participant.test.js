@@ -378,6 +378,23 @@ describe("participant", () => {
     await owns(participant);
   });
 
+  it("answers_of_several_callbacks_travel_in_one_request", async () => {
+    let begun = 0;
+    /** @type {() => void} */
+    let end = () => {};
+    const ended = new Promise((resolve) => (end = () => resolve(undefined)));
+    const acquire = async () => {
+      begun += 1;
+      await ended;
+    };
+    await make({ acquire }).start();
+    for (let partition = 0; partition < 5; partition += 1) agent.acquire(partition, 5);
+    await until(() => begun === 5);
+    end();
+    await agent.wait(() => agent.answered("acquired").length === 5);
+    assert.deepEqual(agent.lists, [5]);
+  });
+
   it("refused_answer_ends_the_session", async () => {
     agent.refuseOnce.push("acquired");
     const participant = await make().start();

@@ -1,4 +1,5 @@
-/** Sends the service's answers to the agent. */
+/** @typedef {{ session: string, body: Document, resolve: () => void, reject: (error: AgentError) => void }} Unsent */
+/** Sends the service's answers to the agent. Those that gather while a request is on its way are sent by the next one. */
 export class Answers {
     /**
      * @param {import("./http.js").Caller} caller
@@ -29,3 +30,10 @@ export class Answers {
 }
 export type Document = import("./http.js").Document;
 export type Session = import("./session.js").Session;
+export type Unsent = {
+    session: string;
+    body: Document;
+    resolve: () => void;
+    reject: (error: AgentError) => void;
+};
+import { AgentError } from "./errors.js";

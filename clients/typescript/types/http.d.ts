@@ -55,12 +55,12 @@ export class Caller {
      * @param {"GET" | "POST"} method
      * @param {string} path
      * @param {string | undefined} session
-     * @param {Document} [data]
+     * @param {Document | Document[]} [data]
      * @param {number} [withinMs]
      * @returns {Promise<Document>}
      * @throws {AgentError} If it is refused, or gets no answer in time.
      */
-    call(method: "GET" | "POST", path: string, session: string | undefined, data?: Document, withinMs?: number): Promise<Document>;
+    call(method: "GET" | "POST", path: string, session: string | undefined, data?: Document | Document[], withinMs?: number): Promise<Document>;
     /** Ends the connection and all requests for good. */
     close(): void;
     #private;

@@ -137,10 +137,20 @@ class Caller:
 
         Raises :class:`AgentError` if it is refused, or gets no answer in time.
         """
-        headers = {"archon-session": session} if session else {}
         data = None if body is None else json.dumps(body).encode()
-        if self._pid is not None and self._pid != os.getpid():
-            raise AgentError("unreachable", "the connection to the agent belongs to the parent of this process")
+        return self.call_with(method, path, session, data, within)
+
+    def call_with(
+        self,
+        method: str,
+        path: str,
+        session: Optional[str],
+        data: Optional[bytes],
+        within: Optional[float] = None,
+    ) -> Document:
+        """As :meth:`call`, with an encoded body."""
+        headers = {"archon-session": session} if session else {}
+        self.check_process()
         timeout = self.timeout if within is None else max(0.01, min(self.timeout, within))
         if not self._lock.acquire(timeout=timeout):
             raise AgentError("unreachable", f"the agent at {self._agent} does not answer earlier requests")
@@ -171,6 +181,11 @@ class Caller:
         finally:
             self._lock.release()
         raise AssertionError("the loop returns or raises")
+
+    def check_process(self) -> None:
+        """Raises :class:`AgentError` in a child of the process that opened the connection."""
+        if self._pid is not None and self._pid != os.getpid():
+            raise AgentError("unreachable", "the connection to the agent belongs to the parent of this process")
 
     def where(self, key: bytes, table: str) -> Whereabouts:
         """Returns the owner of a key's partition."""

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Callable, Deque, Dict, List, Optional, Tuple, Type, Union
 
 from . import _clock
+from ._answers import Answers
 from ._errors import AgentError, NotOwned
 from ._grant import ACQUIRING, HELD, LOST, OWNED, RELEASING, Grant, Permission
 from ._http import Caller, Document, Stream, Whereabouts, parse, tls_context
@@ -18,6 +19,8 @@ _log = logging.getLogger("archon_participant")
 
 #: Seconds between attempts to reach the agent.
 RETRY_SECONDS = 0.1
+#: Failed attempts in a row before a warning.
+UNREACHED_WARNED = 10
 #: Time limit of one request, in seconds.
 REQUEST_SECONDS = 5.0
 
@@ -107,7 +110,8 @@ class Participant:
         self._connected = threading.Event()
         self._error: Optional[Exception] = None
         self._pid: Optional[int] = None
-        self._answers = Caller(agent, REQUEST_SECONDS, tls_dir)
+        self._answer_caller = Caller(agent, REQUEST_SECONDS, tls_dir)
+        self._answers = Answers(self._answer_caller)
         self._questions = Caller(agent, REQUEST_SECONDS, tls_dir)
         self._threads: List[threading.Thread] = []
         self._workers: List[threading.Thread] = []
@@ -195,7 +199,7 @@ class Participant:
         if self._session is not None:
             self._end(self._session, "the participant has stopped")
         # No answer has an effect after the end of the session.
-        self._answers.close()
+        self._answer_caller.close()
         self._questions.close()
         with self._lock:
             workers = list(self._workers)
@@ -245,7 +249,7 @@ class Participant:
         session = self._session
         if session is not None:
             body = {"answer": "drop", "table": grant.table, "partition": grant.partition, "epoch": grant.epoch}
-            self._answers.call("POST", "/v1/answers", session.name, body)
+            self._answers.post(session.name, body)
 
     def publish_load(self, bytes_stored: int, operations_per_second: int) -> None:
         """Sets the load that ``archon node list`` shows."""
@@ -256,22 +260,29 @@ class Participant:
                 "bytes_stored": bytes_stored,
                 "operations_per_second": operations_per_second,
             }
-            self._answers.call("POST", "/v1/answers", session.name, body)
+            self._answers.post(session.name, body)
 
     # Events
 
     def _run_sessions(self) -> None:
+        unreached = 0
         while not self._stopping.is_set():
             wait = RETRY_SECONDS
             try:
                 # A session without heartbeats would end at once.
                 if self._may_beat():
                     self._run_session()
+                    unreached = 0
             except AgentError as error:
                 is_new = str(error) != str(self._error)
                 self._error = error
-                if error.kind in ("unreachable", "busy"):
+                if error.kind == "busy":
                     _log.debug("no session yet: %s", error)
+                elif error.kind == "unreachable":
+                    # The agent may start at the same time.
+                    unreached += 1
+                    level = logging.WARNING if unreached == UNREACHED_WARNED else logging.DEBUG
+                    _log.log(level, "no session, trying again: %s", error)
                 else:
                     wait = 10 * RETRY_SECONDS
                     _log.log(logging.ERROR if is_new else logging.DEBUG, "the agent refuses: %s", error)
@@ -546,8 +557,11 @@ class Participant:
         """
         while not session.over.is_set() and not session.failed.is_set():
             try:
-                within = None if until is None else until - time.monotonic()
-                self._answers.call("POST", "/v1/answers", session.name, body, within)
+                if until is None:
+                    self._answers.post(session.name, body)
+                else:
+                    within = until - time.monotonic()
+                    self._answer_caller.call("POST", "/v1/answers", session.name, body, within)
                 return True
             except AgentError as error:
                 if error.kind in ("stale", "ended"):
