@@ -268,8 +268,9 @@ impl Session {
                 not_leased = answer.tables_not_leased;
                 if !not_leased.is_empty() {
                     let name = &shared.config.name;
-                    tracing::warn!(participant = name, tables = ?not_leased, "serves a table that is not a lease \
-                                                                              table; it owns nothing there");
+                    tracing::warn!(participant = name, tables = ?not_leased, "serves tables that do not exist, or hold \
+                                                                              rows; it owns nothing there (`archon \
+                                                                              table create NAME --lease`)");
                 }
             }
             if answer.tables_not_granted != not_granted {
