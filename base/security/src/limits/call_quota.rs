@@ -18,8 +18,10 @@ const WATCHES_MAX: usize = 1_024;
 const CALLER_WATCHES_MAX: usize = 64;
 /// `1 / RESERVED_PART` of all calls is reserved for callers that have few.
 const RESERVED_PART: usize = 4;
-/// A caller has few calls up to this number.
+/// A caller has few calls up to this number, and up to `1 / FEW_PART` of the reserve: so at least this many callers share
+/// the reserve.
 const FEW_CALLS: usize = 16;
+const FEW_PART: usize = 4;
 /// Delay before a refused caller retries, in milliseconds.
 const RETRY_AFTER_MS: u64 = 1_000;
 
@@ -84,8 +86,9 @@ impl CallQuota {
         let mut counts = counts.lock();
         let held = counts.callers.get(&key).copied().unwrap_or(0);
         // If one caller can have all of them, none are reserved for others.
-        let has_few = held < FEW_CALLS.min(*caller_max) || caller_max >= calls_max;
-        let left = if has_few { 0 } else { calls_max / RESERVED_PART };
+        let reserved = if caller_max >= calls_max { 0 } else { calls_max / RESERVED_PART };
+        let has_few = held < few_calls(reserved);
+        let left = if has_few { 0 } else { reserved };
         let refused = |who: String, count: usize, max: usize| {
             let why = format!("{who} has {count} {calls}, and the limit is {max}; wait until some have ended");
             Err(ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(RETRY_AFTER_MS))
@@ -100,6 +103,11 @@ impl CallQuota {
         *counts.callers.entry(key.clone()).or_default() += 1;
         Ok(CallPermit { quota: self.clone(), key })
     }
+}
+
+/// Returns the number up to which a caller has few calls, for a reserve of this many. Each caller can have one.
+fn few_calls(reserved: usize) -> usize {
+    FEW_CALLS.min(reserved / FEW_PART).max(1)
 }
 
 impl std::fmt::Display for CallerKey {
@@ -160,11 +168,23 @@ mod tests {
         let quota = CallQuota::new("calls in progress", 128, 32);
         let callers = (1..=4).flat_map(|from| [from; 32]);
         let held: Vec<CallPermit> = callers.map_while(|from| quota.enter(&caller(from)).ok()).collect();
-        assert_eq!(held.len(), 96 + FEW_CALLS, "three callers have their part, the fourth has few");
+        assert_eq!(held.len(), 96 + few_calls(32), "three callers have their part, the fourth has few");
         let newcomer = quota.enter(&caller(9)).unwrap();
         assert!(quota.enter(&caller(4)).unwrap_err().message.contains("this process has"), "the rest is reserved");
         drop((held, newcomer));
         assert_eq!(quota.used(), 0);
+    }
+
+    #[test]
+    fn small_quotas_leave_calls_for_further_callers() {
+        for (calls_max, caller_max) in [(16, 8), (32, 16), (64, 32)] {
+            let quota = CallQuota::new("open watches", calls_max, caller_max);
+            // Each of the first three takes all that it gets.
+            let greedy = (1..=3).flat_map(|from| std::iter::repeat_n(from, calls_max));
+            let greedy: Vec<CallPermit> = greedy.filter_map(|from| quota.enter(&caller(from)).ok()).collect();
+            let further: Vec<_> = (4..=5).map(|from| quota.enter(&caller(from))).collect();
+            assert!(further.iter().all(Result::is_ok), "{} of {calls_max} are taken: {further:?}", greedy.len());
+        }
     }
 
     #[test]
