@@ -6,7 +6,7 @@ use crate::agents::program;
 use archon_client::Participant;
 use archon_integration_tests::{Cluster, Options, Room, cluster::TIMEOUT};
 use archon_local_cluster::{IdleService, Process};
-use archon_testkit::{check, wait_for};
+use archon_testkit::{check, wait_for_every};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 const PARTITIONS: usize = 8;
+/// Interval of looks at the owned partitions.
+const RESOLUTION: Duration = Duration::from_micros(200);
 /// Measurements of each kind.
 const ROUNDS: usize = 7;
 /// Coordinators of a child process that is the participant by the library.
@@ -117,8 +119,10 @@ fn hand_over_times_of_library_and_agent() {
     let builder = Participant::builder(cluster.coordinator_addresses()).table("jobs").name("survivor").weight(1);
     let survivor = builder.address("127.0.0.1:8081").start(IdleService);
     let survivor = runtime.block_on(survivor).expect("a participant");
-    let wait_owned = |why: &str, limit: Duration, holds: &dyn Fn(usize) -> bool| {
-        wait_for(why, limit, || check(holds(survivor.owned().len()), || format!("{}", survivor.owned().len())))
+    let wait_owned = |every: Duration, why: &str, holds: &dyn Fn(usize) -> bool| {
+        wait_for_every(every, why, TIMEOUT * 2, || {
+            check(holds(survivor.owned().len()), || format!("{}", survivor.owned().len()))
+        })
     };
     let mut times: BTreeMap<(End, Kind), Vec<Duration>> = BTreeMap::new();
     for round in 0..ROUNDS {
@@ -126,17 +130,17 @@ fn hand_over_times_of_library_and_agent() {
             for kind in [Kind::Library, Kind::Agent] {
                 let mut victim = Victim::start(kind, &cluster, round * 10 + place);
                 // A plan leaves the survivor one of them, also with these weights.
-                wait_owned("the other participant to own them", TIMEOUT * 2, &|owned| owned <= 1);
+                wait_owned(RESOLUTION * 50, "the other participant to own them", &|owned| owned <= 1);
                 let begun = Instant::now();
                 victim.end(end);
-                wait_owned("a hand-over", TIMEOUT, &|owned| owned == PARTITIONS);
+                wait_owned(RESOLUTION, "a hand-over", &|owned| owned == PARTITIONS);
                 times.entry((end, kind)).or_default().push(begun.elapsed());
             }
         }
     }
     for ((end, kind), times) in &mut times {
         times.sort();
-        let [first, last] = [times[0], times[times.len() - 1]].map(|time| time.as_millis());
-        println!("{end:?} {kind:?}: median {} ms, {first} to {last}", times[times.len() / 2].as_millis());
+        let [median, first, last] = [times.len() / 2, 0, times.len() - 1].map(|at| times[at].as_secs_f64() * 1_000.0);
+        println!("{end:?} {kind:?}: median {median:.1} ms, {first:.1} to {last:.1}");
     }
 }
