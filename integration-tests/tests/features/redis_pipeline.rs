@@ -3,7 +3,7 @@
 use crate::redis::{ok, options, start};
 use crate::redis_client::{ClusterClient, Connection, Reply, packed};
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Options, Scrape, http};
+use archon_integration_tests::{Cluster, Ending as _, Options, Scrape, http};
 use archon_testkit::wait_for;
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
@@ -129,7 +129,7 @@ fn errors_inside_pipeline_keep_order_of_replies() {
         let (mut requests, mut expected) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             let key = format!("{attempt}-{round}");
-            let mut add = |text: String, reply: Result<Reply, &'static str>| {
+            let mut add = |text: String, reply: std::result::Result<Reply, &'static str>| {
                 requests.push(words(&text));
                 expected.push(reply);
             };

@@ -220,6 +220,16 @@ mod tests {
         })
     }
 
+    #[test]
+    fn numbers_are_written_in_full() {
+        for number in [0, -1, 9, 10, i64::MAX, i64::MIN] {
+            assert_eq!(encoded(&Reply::Integer(number), Version::Resp2), format!(":{number}\r\n").into_bytes());
+        }
+        let mut bytes = BytesMut::new();
+        number_line(u64::MAX, &mut bytes);
+        assert_eq!(bytes, "18446744073709551615\r\n");
+    }
+
     proptest! {
         #[test]
         fn redis_rs_reads_every_reply(reply in replies(), is_new in any::<bool>()) {

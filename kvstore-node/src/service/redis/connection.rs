@@ -8,7 +8,7 @@
 
 use super::buffers::{Input, KEPT_BYTES_MAX, send};
 use super::execute::execute;
-use super::in_flight::{Answered, Begun, InFlight, NumberedRequest};
+use super::in_flight::{Answered, Begun, InFlight, NumberedRequest, Running, next_result};
 use super::outcome::Outcome;
 use super::pipeline::{Place, REPLY_BYTES_FIRST, Step, Window};
 use super::refusal::{Executed, Refusal};
@@ -17,19 +17,19 @@ use super::state::{LIMITS, RedisService};
 use super::{caller_kind, check_caller, send_last};
 use crate::server::admit::Permit;
 use archon_frames::{FrameError, PartialMessage};
-use archon_resp::{Parser, Reply, find_command};
+use archon_resp::{Parser, Reply};
 use archon_security::Stream;
 use archon_security::connection_limit::Entry;
 use archon_types::ErrorDetail;
 use bytes::{Bytes, BytesMut};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, StreamExt as _};
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 /// Bytes of replies after which they are sent, before further requests are executed.
 const REPLIES_BYTES_MAX: usize = 64 * 1024;
@@ -121,7 +121,8 @@ struct Connection<'a> {
     parser: Parser,
     partial: PartialMessage,
     input: Input,
-    /// A request was executed since the last read. The budget of partial messages is held until its reply is sent.
+    /// A request was executed since [`Connection::receive`]. The budget of partial messages is held until its reply is
+    /// sent.
     has_executed: bool,
     output: BytesMut,
     /// Shares of admission of the operations with replies in `output`.
@@ -163,6 +164,20 @@ async fn unless_gone<T>(looks: &mut Interval, stream: &Stream, command: impl Fut
     }
 }
 
+/// Does the same until the node stops. The outcome of writes is unknown then.
+async fn wait<T>(
+    looks: &mut Interval,
+    stream: &Stream,
+    stop: &CancellationToken,
+    command: impl Future<Output = T>,
+) -> Result<T, End> {
+    tokio::select! {
+        biased;
+        result = unless_gone(looks, stream, command) => result,
+        () = stop.cancelled() => Err(End::Closed),
+    }
+}
+
 impl<'a> Connection<'a> {
     /// Serves requests; returns only with the reason why the connection ends.
     async fn run(&mut self, stream: &mut Stream) -> Result<Infallible, End> {
@@ -177,11 +192,12 @@ impl<'a> Connection<'a> {
     async fn execute_received(&mut self, stream: &mut Stream) -> Result<(), End> {
         let mut next = self.next_request();
         while let Some(request) = next? {
-            next = self.next_request();
-            let overlaps = matches!(&next, Ok(Some(_))) && self.session.allows_overlap();
-            match if overlaps { Place::of(&request) } else { None } {
-                Some(place) => next = self.execute_together(stream, (place, request), next).await?,
-                None => self.execute(stream, request).await?,
+            match if self.session.allows_overlap() { Place::of(&request) } else { None } {
+                Some(place) => next = self.execute_together(stream, (place, request)).await?,
+                None => {
+                    self.execute(stream, request).await?;
+                    next = self.next_request();
+                }
             }
             self.flush_if_large(stream).await?;
             // Other tasks on this thread, above all its shard, must not wait for request after request.
@@ -200,16 +216,16 @@ impl<'a> Connection<'a> {
         Ok(Some(request))
     }
 
-    /// Executes requests that may be in progress at once: the first one, `next`, and those that follow. Returns the first
-    /// that is none of them.
+    /// Executes requests that may be in progress at once: the first one, and those that follow. Returns the
+    /// first that is none of them.
     async fn execute_together(
         &mut self,
         stream: &mut Stream,
         first: (Place, Vec<Bytes>),
-        mut next: Result<Option<Vec<Bytes>>, End>,
     ) -> Result<Result<Option<Vec<Bytes>>, End>, End> {
         let service = self.service;
-        let (mut window, mut running) = (Window::new(self.expected_bytes), Running::new());
+        let mut next = self.next_request();
+        let (mut window, mut running) = (Window::new(self.expected_bytes), None);
         window.push(first.0, first.1);
         loop {
             while !window.is_full()
@@ -234,7 +250,9 @@ impl<'a> Connection<'a> {
                             finish(&mut window, request, outcome);
                             tokio::task::consume_budget().await;
                         }
-                        Begun::Other(request) => running.push(self.execute_beside(request)),
+                        Begun::Other(request) => {
+                            running.get_or_insert_with(Running::new).push(self.execute_beside(request));
+                        }
                     }
                     continue;
                 }
@@ -252,21 +270,24 @@ impl<'a> Connection<'a> {
             let answered = match self.in_flight.next_delivered(service) {
                 Some(answered) => answered,
                 None => {
-                    // What may begin now is known once all that has arrived together is taken.
+                    // All answers that have arrived are taken: they let further requests begin.
                     self.in_flight.submit(service);
                     match next_result(service, &mut self.in_flight, &mut running).now_or_never() {
                         Some(answered) => answered,
                         None => {
                             // Replies do not wait for a request behind them.
                             self.flush(stream).await?;
-                            self.next_answered(stream, &mut running).await?
+                            let answer = next_result(service, &mut self.in_flight, &mut running);
+                            wait(&mut self.looks, stream, &service.kv.stop, answer).await?
                         }
                     }
                 }
             };
             match answered {
                 Answered::Done(request, outcome) => finish(&mut window, request, outcome),
-                Answered::Elsewhere(request) => running.push(self.execute_beside(request)),
+                Answered::Elsewhere(request) => {
+                    running.get_or_insert_with(Running::new).push(self.execute_beside(request));
+                }
             }
             tokio::task::consume_budget().await;
         }
@@ -294,32 +315,9 @@ impl<'a> Connection<'a> {
     /// Executes a request alone.
     async fn execute(&mut self, stream: &Stream, request: Vec<Bytes>) -> Result<(), End> {
         let service = self.service;
-        let command =
-            request.first().and_then(|name| find_command(name)).filter(|command| command.takes(request.len()));
-        let request = NumberedRequest { number: 0, request };
-        let begun = match command {
-            Some(command) => self.in_flight.begin(service, &self.session, command, request),
-            None => Begun::Other(request),
-        };
-        let request = match begun {
-            Begun::Refused(_, outcome) => return self.take_outcome(outcome),
-            Begun::Pending => {
-                self.in_flight.submit(service);
-                match self.next_answered(stream, &mut Running::new()).await? {
-                    Answered::Done(_, outcome) => return self.take_outcome(outcome),
-                    Answered::Elsewhere(request) => request,
-                }
-            }
-            Begun::Other(request) => request,
-        };
         let executed = {
-            let executing = std::pin::pin!(execute(service, &mut self.session, &request.request));
-            tokio::select! {
-                biased;
-                executed = unless_gone(&mut self.looks, stream, executing) => executed?,
-                // The outcome of a write is unknown.
-                () = service.kv.stop.cancelled() => return Err(End::Closed),
-            }
+            let executing = std::pin::pin!(execute(service, &mut self.session, &request));
+            wait(&mut self.looks, stream, &service.kv.stop, executing).await?
         };
         self.permits.extend(self.session.permit.take());
         self.reply(executed)?;
@@ -334,17 +332,6 @@ impl<'a> Connection<'a> {
             (request, Outcome { executed, written: session.written, permit: session.permit.take() })
         };
         executed.boxed()
-    }
-
-    /// Waits for a result of the requests in progress.
-    async fn next_answered(&mut self, stream: &Stream, running: &mut Running<'_>) -> Result<Answered, End> {
-        let answered = next_result(self.service, &mut self.in_flight, running);
-        tokio::select! {
-            biased;
-            answered = unless_gone(&mut self.looks, stream, answered) => answered,
-            // The outcome of writes is unknown.
-            () = self.service.kv.stop.cancelled() => Err(End::Closed),
-        }
     }
 
     /// Adds the reply to a request to those that are sent next.
@@ -365,6 +352,8 @@ impl<'a> Connection<'a> {
 
     async fn flush_if_large(&mut self, stream: &mut Stream) -> Result<(), End> {
         if self.output.len() >= REPLIES_BYTES_MAX || self.permits.len() >= REPLIES_MAX {
+            // Operations do not wait for a slow client.
+            self.in_flight.submit(self.service);
             self.flush(stream).await?;
         }
         Ok(())
@@ -423,18 +412,6 @@ impl<'a> Connection<'a> {
         let queued = self.session.transaction.bytes();
         let held = self.partial.hold(self.parser.pending_bytes() + self.input.allocated + queued);
         held.map_err(|error| End::Refused(format!("ERR {error}")))
-    }
-}
-
-/// Requests in progress that take more than one operation.
-type Running<'a> = FuturesUnordered<BoxFuture<'a, (NumberedRequest, Outcome)>>;
-
-/// Waits for a result of the requests in progress. Dropping the future loses none.
-async fn next_result(service: &RedisService, in_flight: &mut InFlight, running: &mut Running<'_>) -> Answered {
-    tokio::select! {
-        biased;
-        answered = in_flight.next(service) => answered,
-        Some((request, outcome)) = running.next() => Answered::Done(request, outcome),
     }
 }
 

@@ -18,6 +18,9 @@ use archon_proto::convert::kv::TaggedReply;
 use archon_resp::Command;
 use archon_types::{ErrorKind, PartitionId, Version};
 use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,7 +46,7 @@ pub(super) enum Begun {
 pub(super) enum Answered {
     /// It is done, or was refused.
     Done(NumberedRequest, Outcome),
-    /// Nothing was done: another node leads its partition. It has to be executed again, with a look at the tables.
+    /// Nothing was done: another node leads its partition, by the tables as they are now. It has to be executed again.
     Elsewhere(NumberedRequest),
 }
 
@@ -52,6 +55,7 @@ struct Waiting {
     request: NumberedRequest,
     reply: ReplyForm,
     partition: PartitionId,
+    origin: Origin,
     is_write: bool,
 }
 
@@ -96,21 +100,16 @@ impl InFlight {
         request: NumberedRequest,
     ) -> Begun {
         let now_ms = || unix_ms(service.kv.shared.wall.now());
-        let single = match SingleCommand::of(command, &request.request, now_ms) {
-            Some(Ok(single)) if !session.transaction.is_open() => single,
-            Some(Err(refusal)) if !session.transaction.is_open() => {
-                return Begun::Refused(request, Outcome::refused(refusal));
-            }
-            _ => return Begun::Other(request),
+        let SingleCommand { op, reply } = match SingleCommand::of(command, &request.request, now_ms) {
+            Some(Ok(single)) => single,
+            Some(Err(refusal)) => return Begun::Refused(request, Outcome::refused(refusal)),
+            None => return Begun::Other(request),
         };
-        let SingleCommand { op, reply } = single;
         if let Err(detail) = op.check() {
             return Begun::Refused(request, Outcome::refused(refusal(&detail, false)));
         }
-        if self.next.is_none() {
-            self.next = service.route().map(|route| (Instant::now(), route));
-        }
-        let Some((at, route)) = &self.next else { return Begun::Other(request) };
+        let next = self.next.or_else(|| service.route().map(|route| (Instant::now(), route)));
+        let Some((at, route)) = next else { return Begun::Other(request) };
         let (key, is_write) = (&request.request[1], !op.is_read());
         let partition = route.partition_of(key);
         if let Err(detail) = service.kv.check_right(&session.caller, partition.table, &op) {
@@ -129,12 +128,12 @@ impl InFlight {
             Ok(permit) => permit,
             Err(detail) => return Begun::Refused(request, Outcome::refused(refusal(&detail, is_write))),
         };
-        let asked = Some(Asked::new(&op, partition, *at));
+        let asked = Some(Asked::new(&op, partition, at));
         let tag = self.free.pop().unwrap_or_else(|| {
             self.waiting.push(None);
             self.waiting.len() - 1
         });
-        self.waiting[tag] = Some(Waiting { request, reply, partition, is_write });
+        self.waiting[tag] = Some(Waiting { request, reply, partition, origin, is_write });
         let reply = ReplyTo::Stream { connection: Arc::clone(&self.connection), tag: tag as u64, asked, permit };
         let request = OpRequest {
             partition,
@@ -149,6 +148,8 @@ impl InFlight {
             reply,
         };
         self.batches.push(&service.kv.shards, request);
+        // Requests that are refused begin no batch: its time would be that of a batch long after them.
+        self.next = Some((at, route));
         Begun::Pending
     }
 
@@ -163,8 +164,12 @@ impl InFlight {
 
     /// Returns a result that came together with an earlier one.
     pub(super) fn next_delivered(&mut self, service: &RedisService) -> Option<Answered> {
-        let delivery = self.delivered.next()?;
-        self.take(service, delivery)
+        loop {
+            let delivery = self.delivered.next()?;
+            if let Some(answered) = self.take(service, delivery) {
+                return Some(answered);
+            }
+        }
     }
 
     /// Waits for a result. Dropping the future loses none.
@@ -184,16 +189,39 @@ impl InFlight {
     fn take(&mut self, service: &RedisService, delivery: Delivery) -> Option<Answered> {
         let (TaggedReply { tag, outcome, .. }, permit) = delivery.into_parts();
         let tag = usize::try_from(tag).ok()?;
-        let Waiting { request, reply, partition, is_write } = self.waiting.get_mut(tag)?.take()?;
+        let Waiting { request, reply, partition, origin, is_write } = self.waiting.get_mut(tag)?.take()?;
         self.free.push(tag);
         let (executed, written) = match outcome {
             Ok(answer) => {
                 let executed = reply.reply(answer, || unix_ms(service.kv.shared.wall.now()));
                 (executed, is_write.then_some(partition))
             }
-            Err(detail) if detail.kind == ErrorKind::NotPartitionLeader => return Some(Answered::Elsewhere(request)),
+            Err(detail)
+                if detail.kind == ErrorKind::NotPartitionLeader
+                    && origin == Origin::RoutingClient
+                    && service.redirection(partition) != Redirection::None =>
+            {
+                return Some(Answered::Elsewhere(request));
+            }
             Err(detail) => (Err(refusal(&detail, is_write)), None),
         };
         Some(Answered::Done(request, Outcome { executed, written, permit }))
+    }
+}
+
+/// Requests in progress that take more than one operation.
+pub(super) type Running<'a> = FuturesUnordered<BoxFuture<'a, (NumberedRequest, Outcome)>>;
+
+/// Waits for a result of the requests in progress. Dropping the future loses none.
+pub(super) async fn next_result(
+    service: &RedisService,
+    in_flight: &mut InFlight,
+    running: &mut Option<Running<'_>>,
+) -> Answered {
+    let Some(running) = running else { return in_flight.next(service).await };
+    tokio::select! {
+        biased;
+        answered = in_flight.next(service) => answered,
+        Some((request, outcome)) = running.next() => Answered::Done(request, outcome),
     }
 }

@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 
 /// Most requests of one connection in progress at once.
 pub(super) const WINDOW_MAX: usize = 128;
+/// Requests for which a window has room at its begin.
+const WINDOW_FIRST: usize = 4;
 /// Bytes of replies, present and expected, that requests in progress at once may have. One request always goes on.
 const REPLY_BYTES_MAX: usize = 512 * 1024;
 /// Expected bytes of the reply to a read before there was one.
@@ -182,10 +184,10 @@ pub(super) struct Window<D> {
 
 impl<D> Window<D> {
     /// Creates an empty window. The reply to a read is expected to have so many bytes.
-    pub(super) const fn new(expected_bytes: usize) -> Self {
+    pub(super) fn new(expected_bytes: usize) -> Self {
         Self {
             first: 0,
-            entries: VecDeque::new(),
+            entries: VecDeque::with_capacity(WINDOW_FIRST),
             begun_below: 0,
             blocked: 0,
             running: 0,
@@ -209,7 +211,8 @@ impl<D> Window<D> {
         let is_blocked = !self.entries.iter().all(|earlier| earlier.admits(&place));
         self.blocked += usize::from(is_blocked);
         let access = place.access;
-        self.entries.push_back(Entry { place, access, state: State::Waiting(request), is_blocked, bytes: 0 });
+        let state = State::Waiting(request);
+        self.entries.push_back(Entry { place, access, state, is_blocked, bytes: 0 });
     }
 
     /// Takes the next step.
