@@ -32,18 +32,18 @@ const INSTEAD: &[(&str, &str, &str)] = &[
 /// Prefixes of the options that exist only for a table by ranges.
 const OF_RANGES: &[&str] = &["--split-at", "--split-above", "--merge-below"];
 
-/// Global options with a value, which may also come from the environment.
+/// Global options that may come from the environment, as the usage line shows them.
 const GLOBAL_VALUES: &[&str] = &[" --coordinators <H:P,…>", " --timeout <TIME>", " --tls-dir <DIR>", " --insecure"];
 
 /// Adds hints to an error.
-pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+pub(super) fn added(mut error: clap::Error, args: &[OsString], command: &clap::Command) -> clap::Error {
     let no_text = args.iter().enumerate().find(|(_, arg)| arg.to_str().is_none());
     if let Some((place, arg)) = no_text.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
         let message = format!(
             "argument {place}, {arg:?}, is not UTF-8, as arguments must be; give a binary key in hexadecimal digits with \
              --hex, and a binary value on standard input: archon kv put --hex ff00 -\n"
         );
-        return clap::Error::raw(ErrorKind::InvalidUtf8, message);
+        return clap::Error::raw(ErrorKind::InvalidUtf8, message).with_cmd(command);
     }
     // A command line with split options means --range, so the other distribution of keys among partitions is not
     // offered.
@@ -89,24 +89,27 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
             error.insert(ContextKind::Usage, ContextValue::StyledStr(StyledStr::from(short)));
         }
     }
-    with_valid_numbers(error)
+    with_valid_numbers(error, command)
 }
 
 /// Replaces Rust's description of an invalid number, such as `0 is not in 1..=16384`, by the valid numbers.
-fn with_valid_numbers(error: clap::Error) -> clap::Error {
+fn with_valid_numbers(error: clap::Error, command: &clap::Command) -> clap::Error {
     let refused = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-    match (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue), valid_numbers(&refused)) {
+    let (argument, value) = (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue));
+    let is_negative = value.is_some_and(|value| value.to_string().parse::<i128>().is_ok_and(|value| value < 0));
+    match (argument, value, valid_numbers(&refused, is_negative)) {
         (Some(argument), Some(value), Some(valid)) => {
             let message =
                 format!("invalid value '{value}' for '{argument}': {valid}\n\nFor more information, try '--help'.\n");
-            clap::Error::raw(error.kind(), message)
+            clap::Error::raw(error.kind(), message).with_cmd(command)
         }
         _ => error,
     }
 }
 
-/// Returns the valid numbers, given the text of a number parser of Rust or clap; `None` for another text.
-fn valid_numbers(refused: &str) -> Option<String> {
+/// Returns the valid numbers, given the text of a number parser of Rust or clap, and whether the value is negative;
+/// `None` for another text.
+fn valid_numbers(refused: &str, is_negative: bool) -> Option<String> {
     if let Some((given, range)) = refused.split_once(" is not in ") {
         let (least, most) = range.split_once("..")?;
         let [given, least, most] = [given, least, most.trim_start_matches('=')].map(|text| text.parse::<i128>().ok());
@@ -119,6 +122,7 @@ fn valid_numbers(refused: &str) -> Option<String> {
         });
     }
     let fault = match refused {
+        "invalid digit found in string" if is_negative => "write a number of at least 0",
         "invalid digit found in string" | "cannot parse integer from empty string" => "write a whole number",
         "number too large to fit in target type" => "the number is too large",
         "number too small to fit in target type" => "the number is too small",
@@ -146,6 +150,7 @@ mod tests {
             ("archon participant --partitions-max 0", "'--partitions-max <N>': write a number of at least 1"),
             ("archon participant --partitions-max 5000000000", "write a number from 1 to 4294967295"),
             ("archon kv cas k v --revision 99999999999999999999", "'--revision <N>': the number is too large"),
+            ("archon kv cas k v --revision=-1", "'--revision <N>': write a number of at least 0"),
             ("archon kv incr k 1.5", "'[N]': write a whole number"),
         ] {
             let refusal = refusal(line);

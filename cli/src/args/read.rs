@@ -14,7 +14,8 @@ use std::ffi::OsString;
 /// The fault of the command line; `--help` and `--version` also arrive here.
 pub(crate) fn parse_line(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let matches = Cli::command().try_get_matches_from(&args).map_err(|error| hints::added(error, &args))?;
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(&args).map_err(|error| hints::added(error, &args, &command))?;
     refuse_idle_flags(&matches)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     if cli.connection.json {
