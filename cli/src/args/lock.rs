@@ -35,6 +35,6 @@ fn lease(text: &str) -> Result<Duration, String> {
     if (LockOptions::LEASE_MIN..=LockOptions::LEASE_MAX).contains(&lease) {
         Ok(lease)
     } else {
-        Err(format!("{text} is not from 1s to 1h; the default is 10s"))
+        Err("a lease must be 1s to 1h; the default is 10s".to_owned())
     }
 }

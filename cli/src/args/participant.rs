@@ -116,6 +116,6 @@ fn service_lease(text: &str) -> Result<Duration, String> {
     if (Duration::from_millis(100)..=Duration::from_secs(3_600)).contains(&lease) {
         Ok(lease)
     } else {
-        Err(format!("{text} is not within 100ms to 1h; the default is 1s"))
+        Err("a lease must be 100ms to 1h; the default is 1s".to_owned())
     }
 }

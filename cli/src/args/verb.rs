@@ -174,9 +174,9 @@ Examples:
     /// Report conditions that need an operator's attention; for scripts and monitoring.
     ///
     /// Exits with 0 if nothing needs attention. Exits with 10 if something needs attention soon: a node failed, a
-    /// coordinator does not answer, an exclusion, cordon, drain or maintenance has lasted for a day. Exits with 11 if
-    /// something needs attention now: a partition is unavailable, disk space is low, no majority of coordinators
-    /// answers.
+    /// coordinator does not answer, an exclusion, offline partition, cordon, drain or maintenance has lasted for a day.
+    /// Exits with 11 if something needs attention now: a partition is unavailable, disk space is low, no majority of
+    /// coordinators answers.
     #[command(after_help = "\
 Examples:
   archon check

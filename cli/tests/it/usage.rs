@@ -212,7 +212,7 @@ fn unreachable_coordinators_end_within_the_time_out() {
     ] {
         let output = archon(&[line, &["--coordinators", &address, "--timeout", "700ms"]].concat());
         assert!(matches!(code(&output), 5 | 6), "{line:?}: {output:?}");
-        assert!(stderr(&output).contains("within 700 ms"), "{line:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("timed out after 700 ms"), "{line:?}: {}", stderr(&output));
         assert!(stderr(&output).contains("next: "), "{line:?} gives no remedy: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{line:?} wrote to standard output");
     }

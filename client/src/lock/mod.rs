@@ -85,7 +85,7 @@ impl LockOptions {
 
     fn check(&self) -> Result<(), Error> {
         if !(Self::LEASE_MIN..=Self::LEASE_MAX).contains(&self.lease) {
-            return Err(Error::invalid(format!("the lease {:?} is not within 1 s to 1 h", self.lease)));
+            return Err(Error::invalid(format!("the lease must be 1 s to 1 h, not {:?}", self.lease)));
         }
         if self.holder.len() > HOLDER_BYTES_MAX {
             let length = self.holder.len();

@@ -123,7 +123,10 @@ impl NodeConfig {
             ));
         }
         if !(1 << 20..=1 << 30).contains(&self.wal_segment_bytes) {
-            return Err(wrong("wal_segment_bytes", format!("{} must be 1 MiB to 1 GiB", self.wal_segment_bytes)));
+            return Err(wrong(
+                "wal_segment_bytes",
+                format!("must be 1 MiB to 1 GiB; {} bytes are given", self.wal_segment_bytes),
+            ));
         }
         let listen = self
             .listen

@@ -194,7 +194,7 @@ impl ReplicationService {
         let why = tokio::select! {
             () = self.send_pages(&offer, after, bytes_per_second, &pages) => return,
             () = offer.spoilt.cancelled() => {
-                ErrorDetail::new(ErrorKind::NotPartitionLeader, "the source of the copy no longer leads, or keeps no log for it; ask the leader")
+                ErrorDetail::new(ErrorKind::NotPartitionLeader, "the source replica no longer leads, or keeps no log for it; ask the leader")
             }
             () = self.stop.cancelled() => crate::node::shared::shutting_down(),
         };

@@ -30,7 +30,7 @@ metrics! {
         );
         memory_bytes_max: u64 = Definition::gauge(
             "archon_node_memory_bytes_max",
-            "memory budget of the node: --memory, or a quarter of the machine's memory"
+            "memory budget of the node: --memory, or a quarter of the memory of the machine or its control group"
         );
         memtable_bytes_max: u64 = Definition::gauge(
             "archon_node_memtable_bytes_max",

@@ -55,7 +55,7 @@ pub fn required<T>(value: Option<T>, field: &'static str) -> Result<T, ConvertEr
 pub fn in_range<T: TryFrom<u32>>(value: u32, low: u32, high: u32, field: &'static str) -> Result<T, ConvertError> {
     match T::try_from(value) {
         Ok(narrow) if (low..=high).contains(&value) => Ok(narrow),
-        _ => Err(ConvertError::new(field, format!("{value} is not {low} to {high}"))),
+        _ => Err(ConvertError::new(field, format!("{value} must be {low} to {high}"))),
     }
 }
 

@@ -73,7 +73,7 @@ impl Authority {
         for certificate in &believed {
             let said = Certificate::read(certificate).map_err(|error| wrong(&certificate_file, error.to_string()))?;
             if !said.is_authority {
-                let why = format!("the certificate of {} is not one of a certificate authority", said.subject);
+                let why = format!("the certificate of {} does not belong to a certificate authority", said.subject);
                 return Err(wrong(&certificate_file, why).into());
             }
         }

@@ -200,7 +200,10 @@ fn authorities(file: &Path, now: SystemTime) -> Result<(RootCertStore, SystemTim
     for certificate in certificates(file)? {
         let said = read(file, &certificate)?;
         if !said.is_authority {
-            return Err(wrong(format!("the certificate of {} is not one of a certificate authority", said.subject)));
+            return Err(wrong(format!(
+                "the certificate of {} does not belong to a certificate authority",
+                said.subject
+            )));
         }
         if let Err(error) = check_date(file, &said.subject, &said, now) {
             expired = Some(error);

@@ -65,7 +65,7 @@ fn certificate_of_authority_with_same_name_is_rejected() {
 fn certificate_of_member_is_not_an_authority() {
     let mut issued = issue(&authority(), "node/athens");
     issued.authorities_pem = issued.certificate_pem.clone();
-    refused(directory(&issued).path(), SystemTime::now(), &["ca.crt", "not one of a certificate authority"]);
+    refused(directory(&issued).path(), SystemTime::now(), &["ca.crt", "does not belong to a certificate authority"]);
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub(crate) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
         && !limits.breaks(Mutant::DoneMarkIgnored)
     {
         return Ok(Decision::Refuse(maybe_applied(format!(
-            "operation {} is below {}, and its client reported all operations below that as done",
+            "operation {} is below {1}, and its client reported all operations below {1} as done",
             id.number, window.done_below
         ))));
     }

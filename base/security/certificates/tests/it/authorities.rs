@@ -76,7 +76,7 @@ fn error_of_invalid_authority_names_file_and_remedy() {
     let with_key = [&right_certificate[..], &right_key].concat();
     for (content, parts) in [
         (&b"garbage"[..], ["ca.crt", "holds no certificate"]),
-        (leaf.as_bytes(), ["ca.crt", "not one of a certificate authority"]),
+        (leaf.as_bytes(), ["ca.crt", "does not belong to a certificate authority"]),
         (&with_key, ["ca.crt", "it holds a key"]),
         (authority().believed_pem().as_bytes(), ["ca.key", "the key of no certificate"]),
     ] {

@@ -32,7 +32,7 @@ fn renewal_needs_replace_flag_and_same_identity() {
     assert!(matches!(refused, CertificatesError::Exists(_)) && refused.to_string().contains("--force"), "{refused}");
     for (who, replace) in [("node/sparta", true), ("client/athens", true)] {
         let refused = write_credentials(directory.path(), &issue(&authority, who), replace).unwrap_err();
-        assert!(matches!(refused, CertificatesError::SomebodyElse { .. }), "{refused}");
+        assert!(matches!(refused, CertificatesError::OtherIdentity { .. }), "{refused}");
         assert!(refused.to_string().contains("node/athens") && refused.to_string().contains(who), "{refused}");
     }
     assert_eq!(files.each_ref().map(|file| fs::read(file).unwrap()), before, "nothing was touched");
@@ -88,7 +88,7 @@ fn certificate_replaces_older_one_of_same_identity() {
     write_certificate(&file, &first.certificate_pem, false).unwrap();
     assert!(matches!(write_certificate(&file, &second.certificate_pem, false), Err(CertificatesError::Exists(_))));
     let refused = write_certificate(&file, &other.certificate_pem, true);
-    assert!(matches!(refused, Err(CertificatesError::SomebodyElse { .. })));
+    assert!(matches!(refused, Err(CertificatesError::OtherIdentity { .. })));
     write_certificate(&file, &second.certificate_pem, true).unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), second.certificate_pem);
 }

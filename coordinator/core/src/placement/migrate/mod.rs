@@ -217,7 +217,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
     let unable = match target.state {
         ReplicaState::Live if state.is_active(target.node) => None,
         ReplicaState::Live => Some(format!("{} has just registered", name(state, target.node))),
-        _ => Some(format!("the copy on {} is being brought up to date", name(state, target.node))),
+        _ => Some(format!("the replica on {} is catching up", name(state, target.node))),
     };
     match (begun, unable) {
         (None, Some(why)) => Next::Wait(why),

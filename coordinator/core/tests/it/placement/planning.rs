@@ -279,7 +279,7 @@ fn leadership_move_waits_for_lagging_copy() {
     let now = bed.state.migrations.get(migration.id).unwrap();
     assert_eq!(phase(&bed.state, now), Phase::Queued, "others need not wait for it");
     let why = waiting_for(&bed.state, now).unwrap();
-    assert_eq!(why, "the copy on athens is being brought up to date");
+    assert_eq!(why, "the replica on athens is catching up");
     bed.settle();
     assert_eq!((bed.phases(), bed.state.partitions.leaders_on(athens)), (vec![Phase::Done; 3], 3));
 }

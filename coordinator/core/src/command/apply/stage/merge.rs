@@ -96,5 +96,5 @@ impl Staged<'_> {
 }
 
 fn no_merge(row: &Partition) -> ErrorDetail {
-    refused(format!("partition {} is not being merged, or by another attempt", row.id))
+    refused(format!("partition {} is not being merged by this attempt", row.id))
 }

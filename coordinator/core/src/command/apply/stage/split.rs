@@ -218,5 +218,5 @@ fn advance(split: &mut Split, id: PlacementId, stage: RightStage) {
 }
 
 fn no_split(row: &Partition) -> ErrorDetail {
-    refused(format!("partition {} is not being split, or by another attempt", row.id))
+    refused(format!("partition {} is not being split by this attempt", row.id))
 }
