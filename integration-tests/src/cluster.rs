@@ -14,12 +14,11 @@ use crate::process::{environment, spawn};
 use crate::release::Release;
 use archon_client::{Admin, Client, ClientBuilder, Role, Transport};
 use archon_local_cluster::{Issuer, Member, Place, Process, YOU, node_arguments};
-use archon_testkit::wait_for;
+use archon_testkit::{ScratchDirectory, wait_for};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tempfile::TempDir;
 pub use turn::{Room, Turn};
 
 pub use archon_local_cluster::TIMEOUT;
@@ -45,7 +44,7 @@ pub struct Cluster {
     releases: BTreeMap<String, Release>,
     /// By member; unmounted before the directory is removed.
     disks: BTreeMap<String, DiskImage>,
-    directory: TempDir,
+    directory: ScratchDirectory,
     _turn: Turn,
 }
 
@@ -57,7 +56,11 @@ impl Cluster {
     /// If that does not happen.
     pub fn start(exe: &str, options: &Options) -> Self {
         let turn = Turn::take(options.room);
-        let directory = tempfile::Builder::new().prefix("archon-test-").tempdir().expect("a temporary directory");
+        let directory = match options.on_disk {
+            true => ScratchDirectory::on_disk(),
+            false => ScratchDirectory::in_memory(),
+        };
+        let directory = directory.expect("a temporary directory");
         let issuer = options.tls.then(|| Issuer::new(&directory.path().join("tls")).expect("an authority"));
         let mut links = Links::new(options.network);
         let names: Vec<String> = (0..options.coordinators).map(coordinator_name).collect();

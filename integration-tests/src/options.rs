@@ -47,6 +47,9 @@ pub struct Options {
     pub release: Option<Release>,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
+    /// Keeps data on the machine's disk, for measurements. Else it is in memory, see
+    /// [`ScratchDirectory`](archon_testkit::ScratchDirectory).
+    pub on_disk: bool,
     /// Timing of the leases of nodes, if not the default; such as [`LONG_LEASES`].
     pub timing: Option<LeaseTiming>,
     /// Part of the machine that it takes from clusters of other tests of this process.
@@ -73,6 +76,7 @@ impl Default for Options {
             clients_may: true,
             release: None,
             disks: false,
+            on_disk: false,
             timing: None,
             room: Room::Part,
         }

@@ -49,7 +49,8 @@ struct ArchonSystem<C> {
 
 /// Starts the cluster, for this number of keys.
 pub(crate) fn start(program: Option<&str>, keys: u64) -> anyhow::Result<Vec<Box<dyn System>>> {
-    let options = Options { partitions: PARTITIONS, replication: 2, redis: &NODES, ..Options::default() };
+    let options =
+        Options { partitions: PARTITIONS, replication: 2, redis: &NODES, on_disk: true, ..Options::default() };
     let exe = match program {
         Some(program) => program.to_owned(),
         None => std::env::current_exe()?.display().to_string(),
