@@ -6,9 +6,8 @@ use std::marker::PhantomData;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
-/// Turns side by side beyond the number of cores: clusters mostly wait. With four, tests on two cores took about a tenth less
-/// time, and elections and lapsed leases became frequent.
-const BEYOND_CORES: usize = 2;
+/// Turns side by side beyond the number of cores: clusters mostly wait, and use a fifth of a core each (ADR 0111).
+const BEYOND_CORES: usize = 4;
 
 /// Part of the machine that the clusters of a test take.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -97,7 +97,7 @@ fn node_cut_off_from_coordinators_lives_by_a_relay() {
     if !Network::Namespaces.available() {
         return skipped("no node is cut off from the coordinators: that needs root and network namespaces");
     }
-    let mut cluster = start(EXE, &alone(options(Network::Namespaces)));
+    let mut cluster = start(EXE, &options(Network::Namespaces));
     for victim in NODES {
         wait_for("its heartbeats to be carried", TIMEOUT, || {
             let log = cluster.node(victim).log();
