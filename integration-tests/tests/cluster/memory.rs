@@ -19,13 +19,15 @@ fn key(number: u64) -> String {
 /// Returns unique, incompressible values.
 fn value(number: u64) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut word = || {
+    let mut value = vec![0; VALUE_BYTES];
+    // Iterator adapters would take longer in a test program, which is not optimised, than the write of the value.
+    for word in value.chunks_exact_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..VALUE_BYTES / 8).flat_map(|_| word()).collect()
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    value
 }
 
 fn scrape(cluster: &Cluster) -> Scrape {
