@@ -7,6 +7,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Time-out of calls that may wait for a leader.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Attempts to answer within it.
+const ROUNDS: usize = 5;
+
 #[test]
 fn reads_fail_fast_without_a_leader() {
     // Port 1 of loopback: nothing listens there.
@@ -17,6 +22,16 @@ fn reads_fail_fast_without_a_leader() {
         refusals: Arc::default(),
     };
     let console = Console::open(config).unwrap();
+    let mut took = Vec::new();
+    // A busy machine may be slow often, not always.
+    while took.iter().all(|took| *took >= LEADER_TIMEOUT) {
+        assert!(took.len() < ROUNDS, "{took:?}");
+        took.push(read_everything(&console));
+    }
+}
+
+/// Reads several documents at once, all of which the console refuses; returns the time taken.
+fn read_everything(console: &Console) -> Duration {
     let began = Instant::now();
     let asked: Vec<TcpStream> = ["status", "nodes", "tables", "events", "settings", "rebalance"]
         .into_iter()
@@ -33,5 +48,5 @@ fn reads_fail_fast_without_a_leader() {
         connection.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""kind":"unreachable""#), "{answer}");
     }
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    began.elapsed()
 }
