@@ -66,7 +66,8 @@ fn console_with_tls_enforces_roles() {
         };
         wait_for("a refusal of the console in the audit file", TIMEOUT, kept);
     }
-    // Events name the caller, and the coordinator of the console. On a busy machine that one may have led: then it asks nobody.
+    // Events name the caller, and the coordinator of the console. On a busy machine coordinator 2 may have led: it calls no
+    // other coordinator then.
     let cause = r#""admin":"admin/somebody","from":"127.0.0.1","via":"coordinator/2""#;
     wait_for("an event by a console that does not lead", TIMEOUT, || {
         let events = cluster.archon(&["events", "-o", "json"]).stdout;
