@@ -99,7 +99,7 @@ pub fn begin_generation(
     Ok(first)
 }
 
-/// Ends all incarnations, and gives every row a version above each that a member can hold.
+/// Fails live members, and gives every row a version above each that a member can hold.
 fn renew_members(state: &mut ClusterState, version: Version, at: Millis) {
     let members: Vec<NodeId> = state.members().map(|row| row.node.id).collect();
     for member in members {
