@@ -49,6 +49,10 @@ pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), V
             state.participants_removed_version.get(),
             state.dropped_version.get(),
             state.settings_version.get(),
+            state.access_version.get(),
+            state.moves_version.get(),
+            state.controls_version.get(),
+            state.activated_version.get(),
         ]
     };
     if counters(before).iter().zip(counters(after)).any(|(before, after)| *before > after) {

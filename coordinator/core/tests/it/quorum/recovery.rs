@@ -83,12 +83,14 @@ fn recovery_renews_versions_of_lost_changes() {
     let table = &bed.state.tables[&TABLE];
     let copies = TableChange { replication: Some(1), ..TableChange::default() };
     let zone = TraitsChange { zone: Some(Some("east".into())), ..TraitsChange::default() };
+    let revoked = Command::Withdraw { identity: "client/shop".into(), before: None, after: Some(Millis::new(9)) };
     let moves = SettingChange { setting: Setting::CopiesPerNodeMax, value: 5 };
     let commands = [
         check_access(&bed.state, &shop, AccessChange::Grant(Right::Write)).expect("a grant"),
         check_alter_table(&bed.state, table, &copies).expect("fewer copies"),
         check_alter_node(&bed.state, cyrene, &zone).expect("a zone").command,
         check_configure(&bed.state, &[moves], None).expect("a setting").command,
+        Some(revoked),
     ];
     for command in commands {
         bed.ok(command.expect("a change"));
@@ -99,7 +101,9 @@ fn recovery_renews_versions_of_lost_changes() {
         let (tables, nodes) = (state.tables.values(), state.nodes.values());
         let mut versions: Vec<Version> = tables.map(|table| table.version).collect();
         versions.extend(nodes.map(|row| row.node.version));
-        versions.extend([state.access_version, state.settings_version, state.nodes_version, state.dropped_version]);
+        versions.extend([state.access_version, state.settings_version, state.moves_version, state.controls_version]);
+        versions.extend([state.nodes_version, state.participants_version, state.dropped_version]);
+        versions.extend([state.removed_version, state.participants_removed_version]);
         versions
     };
     let (before, after) = (versions(&lost), versions(&bed.state));
