@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 
 /// Most source files side by side in one folder.
 const FILES_MAX: usize = 25;
-/// Folders with more. A budget may fall and never rises.
-const BUDGETS: &[(&str, usize)] = &[("kvstore-node/src/service/redis", 29)];
 
 #[test]
 fn folders_hold_few_files_side_by_side() {
@@ -16,14 +14,10 @@ fn folders_hold_few_files_side_by_side() {
         *folders.entry(folder.display().to_string()).or_default() += 1;
     }
     assert!(folders.len() > 100, "found only {} folders", folders.len());
-    for (folder, _) in BUDGETS {
-        assert!(folders.contains_key(*folder), "{folder} has a budget and no sources");
-    }
-    let budget = |folder: &str| BUDGETS.iter().find(|(of, _)| *of == folder).map_or(FILES_MAX, |(_, budget)| *budget);
     let wrong: Vec<String> = folders
         .iter()
-        .filter(|(folder, files)| **files > budget(folder))
-        .map(|(folder, files)| format!("{folder}: {files} files, and {} are allowed", budget(folder)))
+        .filter(|(_, files)| **files > FILES_MAX)
+        .map(|(folder, files)| format!("{folder}: {files} files, and {FILES_MAX} are allowed"))
         .collect();
     assert!(wrong.is_empty(), "group the files by feature into folders:\n{}", wrong.join("\n"));
 }

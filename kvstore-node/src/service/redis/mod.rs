@@ -1,18 +1,14 @@
 //! Listener for clients that speak the Redis Cluster protocol (ADR 0093). Their operations take the way of the unary
 //! calls of `Kv`: the same rights, admission, shards, evaluation and metrics.
 
-mod buffers;
 mod clients;
 mod cluster;
 mod connection;
 mod cursors;
 mod execute;
-mod in_flight;
 mod info;
 mod keys;
 mod keyspace;
-mod outcome;
-mod pipeline;
 mod queue;
 mod refusal;
 mod replica;

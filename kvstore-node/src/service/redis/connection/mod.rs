@@ -3,14 +3,17 @@
 //!
 //! Nothing is read while requests are executed or replies wait to be sent, so a client that does not read holds at most
 //! one batch of replies and one read of requests.
-//!
-//! [`pipeline`]: super::pipeline
 
-use super::buffers::{Input, KEPT_BYTES_MAX, send};
+mod buffers;
+mod in_flight;
+mod outcome;
+mod pipeline;
+
+use self::buffers::{Input, KEPT_BYTES_MAX, send};
+use self::in_flight::{Answered, Begun, InFlight, NumberedRequest, Running, next_result};
+use self::outcome::Outcome;
+use self::pipeline::{Place, REPLY_BYTES_FIRST, Step, Window};
 use super::execute::execute;
-use super::in_flight::{Answered, Begun, InFlight, NumberedRequest, Running, next_result};
-use super::outcome::Outcome;
-use super::pipeline::{Place, REPLY_BYTES_FIRST, Step, Window};
 use super::refusal::{Executed, Refusal};
 use super::session::Session;
 use super::state::{LIMITS, RedisService};
@@ -440,5 +443,4 @@ async fn wait_until(until: Option<tokio::time::Instant>) {
 }
 
 #[cfg(test)]
-#[path = "connection_tests.rs"]
 mod tests;

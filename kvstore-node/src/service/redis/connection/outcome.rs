@@ -1,7 +1,7 @@
 //! Outcome of a request, with its share of admission.
 
-use super::refusal::{Executed, Refusal};
 use crate::server::admit::Permit;
+use crate::service::redis::refusal::{Executed, Refusal};
 use archon_resp::Reply;
 use archon_types::PartitionId;
 

@@ -1,16 +1,16 @@
 //! Single commands of a connection that shards execute: those begun together reach each shard in one message, and their
 //! answers return in one message per turn of a shard, as in client streams.
 
-use super::keys::unix_ms;
 use super::outcome::Outcome;
-use super::refusal::refusal;
-use super::routing::{Redirection, Route, moved};
-use super::session::Session;
-use super::single::{ReplyForm, SingleCommand};
-use super::state::RedisService;
 use crate::server::admit::ClientAdmission;
 use crate::service::asked::Asked;
 use crate::service::batches::ShardBatches;
+use crate::service::redis::keys::unix_ms;
+use crate::service::redis::refusal::refusal;
+use crate::service::redis::routing::{Redirection, Route, moved};
+use crate::service::redis::session::Session;
+use crate::service::redis::single::{ReplyForm, SingleCommand};
+use crate::service::redis::state::RedisService;
 use crate::service::reply::{Connection, Delivery, Replies, ReplyTo};
 use crate::shard::OpRequest;
 use archon_host::Origin;
