@@ -1,7 +1,6 @@
 //! `CLUSTER` and its subcommands, `WAIT` and `WAITAOF`.
 
-use super::execute::integer;
-use super::keys::unexpected;
+use super::conversions::{integer, unexpected};
 use super::keyspace::{self, Page, Pages};
 use super::refusal::{Executed, Refusal, refusal};
 use super::routing::Redirection;

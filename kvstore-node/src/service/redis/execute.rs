@@ -5,8 +5,8 @@ use super::session::Session;
 use super::state::RedisService;
 use super::{clients, cluster, info, keys, keyspace, scripts, transaction};
 use archon_resp::{
-    Command, CommandKind, NOT_AN_INTEGER, Reply, ScanArguments, Version, command_reply, docs_reply, find_command,
-    keys_of, lookup, parse_integer, unknown_subcommand, wrong_arity,
+    Command, CommandKind, Reply, ScanArguments, Version, command_reply, docs_reply, find_command, keys_of, lookup,
+    parse_integer, unknown_subcommand, wrong_arity,
 };
 use bytes::Bytes;
 
@@ -163,11 +163,6 @@ fn describe(request: &[Bytes]) -> Executed {
         }
         _ => Err(unknown_subcommand("command", subcommand).into()),
     }
-}
-
-/// Parses an integer argument.
-pub(super) fn integer(text: &[u8]) -> Result<i64, Refusal> {
-    parse_integer(text).ok_or(Refusal::Error(NOT_AN_INTEGER.into()))
 }
 
 #[cfg(test)]

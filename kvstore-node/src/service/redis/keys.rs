@@ -1,7 +1,7 @@
 //! Commands on one key. Each is one operation, or a read and a write on the condition that the key has not changed since,
 //! repeated until it holds: as atomic as in Redis.
 
-use super::execute::integer;
+use super::conversions::{Found, count, expiry_of, integer, unexpected, unix_ms, value};
 use super::refusal::{Executed, Refusal, cluster_down, refusal};
 use super::routing::{Redirection, moved};
 use super::session::Session;
@@ -15,14 +15,11 @@ use archon_resp::{
     SetOptions, unknown_subcommand, wrong_arity,
 };
 use archon_types::limits::VALUE_BYTES_MAX;
-use archon_types::{Answer, ErrorKind, Expiry, Millis, Op, PartitionId, Revision, Stored, slot_of};
+use archon_types::{Answer, ErrorKind, Op, PartitionId, Revision, Stored, slot_of};
 use bytes::Bytes;
 
 /// Most attempts of a write on a condition. Each failure means that another client has written the key.
 pub(super) const ATTEMPTS_MAX: usize = 64;
-
-/// A stored value, if the key is present.
-pub(super) type Found = Option<Stored>;
 
 /// Executes a command on keys.
 pub(super) async fn execute(
@@ -303,37 +300,10 @@ pub(super) fn revision(found: &Found) -> Revision {
     found.as_ref().map_or(Revision::ZERO, |found| found.revision)
 }
 
-pub(super) fn value(found: Found) -> Reply {
-    found.map_or(Reply::Null, |found| Reply::Bulk(found.value))
-}
-
-/// Returns the expiry of an operation; `None` if the value does not expire.
-pub(super) fn expiry_of(expiry: NewExpiry) -> Option<Expiry> {
-    match expiry {
-        NewExpiry::Never => None,
-        NewExpiry::Keep => Some(Expiry::Keep),
-        NewExpiry::After(millis) => Some(Expiry::After(millis)),
-        NewExpiry::At(time) => Some(Expiry::At(Millis::new(time))),
-    }
-}
-
-pub(super) fn unix_ms(time: Millis) -> i64 {
-    i64::try_from(time.get()).unwrap_or(i64::MAX)
-}
-
-pub(super) fn count(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
-}
-
 pub(super) fn contended() -> Refusal {
     Refusal::new("TRYAGAIN other clients write this key at the same time; nothing was changed")
 }
 
 fn too_long() -> Refusal {
     Refusal::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
-}
-
-pub(super) fn unexpected(answer: &Answer) -> Refusal {
-    tracing::error!(?answer, "a shard gave an unexpected answer to a Redis command");
-    Refusal::Unknown("an unexpected answer".to_owned())
 }

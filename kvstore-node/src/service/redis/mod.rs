@@ -4,6 +4,7 @@
 mod clients;
 mod cluster;
 mod connection;
+mod conversions;
 mod cursors;
 mod execute;
 mod info;

@@ -1,7 +1,7 @@
 //! `EVAL`, `EVALSHA` and `SCRIPT`: the scripts of locks, carried out as conditional writes. There is no interpreter.
 
-use super::execute::integer;
-use super::keys::{Operations, unix_ms};
+use super::conversions::{integer, unix_ms};
+use super::keys::Operations;
 use super::refusal::{Executed, Refusal};
 use super::session::Session;
 use super::several;

@@ -1,6 +1,7 @@
 //! Commands on several keys of one slot (ADR 0096). Each reads its keys as of one moment, or writes them in one entry.
 
-use super::keys::{ATTEMPTS_MAX, Found, Operations, contended, count, unexpected, value};
+use super::conversions::{Found, count, unexpected, value};
+use super::keys::{ATTEMPTS_MAX, Operations, contended};
 use super::refusal::{Executed, Refusal, refusal};
 use archon_resp::{Command, CommandKind, Reply, SYNTAX, parse_integer, wrong_arity};
 use archon_types::{Answer, Change, Check, Expiry, ManyKeys, Op, Revision, Stored, Transaction, Write, slot_of};

@@ -1,7 +1,6 @@
 //! Commands that are one operation on one key, and the replies that its answer gives.
 
-use super::execute::integer;
-use super::keys::{Found, count, expiry_of, unexpected, unix_ms, value};
+use super::conversions::{Found, count, expiry_of, integer, unexpected, unix_ms, value};
 use super::refusal::{Executed, Refusal};
 use super::values::digest_text;
 use archon_resp::{Command, CommandKind, Condition, ExpiryUnit, NOT_AN_INTEGER, Reply, SetOptions};

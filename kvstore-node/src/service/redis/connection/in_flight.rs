@@ -5,7 +5,7 @@ use super::outcome::Outcome;
 use crate::server::admit::ClientAdmission;
 use crate::service::asked::Asked;
 use crate::service::batches::ShardBatches;
-use crate::service::redis::keys::unix_ms;
+use crate::service::redis::conversions::unix_ms;
 use crate::service::redis::refusal::refusal;
 use crate::service::redis::routing::{Redirection, Route, moved};
 use crate::service::redis::session::Session;
