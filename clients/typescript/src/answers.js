@@ -82,7 +82,11 @@ export class Answers {
     try {
       const outcome = await this.#caller.call("POST", "/v1/answers", session, list);
       const refused = /** @type {{ index: number, error: { kind: string, message: string } }[]} */ (outcome.refused ?? []);
-      for (const { index, error } of refused) answers[index]?.reject(new AgentError(error.kind, error.message));
+      for (const { index, error } of refused) {
+        const answer = answers[index];
+        if (answer === undefined) throw new RangeError(`there is no answer ${index}`);
+        answer.reject(new AgentError(error.kind, error.message));
+      }
       // No effect on those that were rejected.
       for (const { resolve } of answers) resolve();
     } catch (error) {

@@ -223,14 +223,15 @@ impl LiveSession {
     /// # Errors
     /// As [`ServiceSession::answer`]; too many requests wait for the participant.
     pub(crate) fn answer(&self, answer: Answer) -> Result<(), ErrorBody> {
-        match self.answers(vec![answer]).refused.pop() {
+        match self.answers(vec![Ok(answer)]).refused.pop() {
             Some(refused) => Err(refused.error),
             None => Ok(()),
         }
     }
 
-    /// Takes answers of the service in their order, as one change: the participant reports their effects together.
-    pub(crate) fn answers(&self, answers: Vec<Answer>) -> AnswersTaken {
+    /// Takes answers of the service in their order, as one change: the participant reports their effects together. Malformed
+    /// answers are refused with their errors, and do not concern the others.
+    pub(crate) fn answers(&self, answers: Vec<Result<Answer, ErrorBody>>) -> AnswersTaken {
         self.change(|state, now| {
             // Commands are queued under this lock alone.
             let mut room = self.commands.capacity();
@@ -243,7 +244,7 @@ impl LiveSession {
                 }
                 state.core.answer(answer, self.settings.only_table.as_deref(), now)
             };
-            let outcomes = answers.into_iter().map(&mut take).enumerate();
+            let outcomes = answers.into_iter().map(|answer| answer.and_then(&mut take)).enumerate();
             let refused = outcomes.filter_map(|(index, outcome)| Some(RefusedAnswer { index, error: outcome.err()? }));
             AnswersTaken { refused: refused.collect() }
         })

@@ -31,15 +31,19 @@ class Answers:
         self._unsent: List[_Unsent] = []
 
     def post(self, session: str, body: Document) -> None:
-        """Sends an answer once. Raises :class:`AgentError` if it is refused, or gets no outcome in time."""
+        """Sends an answer once. Raises :class:`AgentError` if it is refused, or gets no outcome in time, and ``ValueError`` for a
+        number that is not finite."""
         self._caller.check_process()
-        own = _Unsent(session, json.dumps(body).encode())
+        own = _Unsent(session, json.dumps(body, allow_nan=False).encode())
         with self._lock:
             self._unsent.append(own)
         with self._sending:
-            # Another thread may have sent it.
+            # Another thread may have sent it, or was interrupted with it: then nothing is left.
             while not own.is_done:
-                self._post(self._next())
+                answers = self._next()
+                if not answers:
+                    break
+                self._post(answers)
         if own.error is not None:
             raise own.error
 
@@ -56,9 +60,10 @@ class Answers:
         return taken
 
     def _post(self, answers: List[_Unsent]) -> None:
-        body = b"[" + b",".join(unsent.text for unsent in answers) + b"]"
-        errors: List[Optional[AgentError]] = [None] * len(answers)
+        errors: List[Optional[AgentError]] = []
         try:
+            errors = [None] * len(answers)
+            body = b"[" + b",".join(unsent.text for unsent in answers) + b"]"
             outcome = self._caller.call_with("POST", "/v1/answers", answers[0].session, body)
             for refused in outcome.get("refused", ()):
                 error = refused["error"]

@@ -126,7 +126,11 @@ impl Caller {
                 let live = self.session(&parts.headers)?;
                 let body = read_bytes(body).await?;
                 if body.first() == Some(&b'[') {
-                    let taken = live.answers(parse(&body)?);
+                    let listed: Vec<serde_json::Value> = parse(&body)?;
+                    let answers = listed.into_iter().map(|answer| {
+                        serde_json::from_value(answer).map_err(|error| malformed("an answer of the list", &error))
+                    });
+                    let taken = live.answers(answers.collect());
                     taken.refused.iter().for_each(|of| self.shared.counters.request_refused(of.error.kind));
                     return Ok(json(&taken));
                 }
@@ -264,9 +268,11 @@ async fn read_bytes(body: Incoming) -> Result<Bytes, ErrorBody> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ErrorBody> {
-    serde_json::from_slice(body).map_err(|error| {
-        ErrorBody::new(ErrorKind::Invalid, format!("the body is no document of this request: {error}"))
-    })
+    serde_json::from_slice(body).map_err(|error| malformed("the body", &error))
+}
+
+fn malformed(part: &str, error: &serde_json::Error) -> ErrorBody {
+    ErrorBody::new(ErrorKind::Invalid, format!("{part} is no document of this request: {error}"))
 }
 
 fn event_stream(body: Body) -> Response<Body> {

@@ -58,11 +58,13 @@ async fn listed_answers_are_taken_or_refused_each() {
     }
     let refused = json!({"answer": "refused", "sequence": 2, "partition": 4, "epoch": answers[1]["epoch"]});
     answers[1]["epoch"] = json!(99);
-    answers.extend([refused, json!({"answer": "load", "bytes_stored": 7, "operations_per_second": 3})]);
+    let load = |rate| json!({"answer": "load", "bytes_stored": 7, "operations_per_second": rate});
+    answers.extend([refused, load(json!(3))]);
+    answers.insert(0, load(json!(-1)));
     let (status, taken) = service.post("/v1/answers", &json!(answers)).await;
-    assert_eq!((status, taken["refused"].as_array().unwrap().len()), (200, 1), "{taken}");
-    let refused = &taken["refused"][0];
-    assert_eq!((&refused["index"], &refused["error"]["kind"]), (&json!(1), &json!("stale")), "{taken}");
+    let refused: Vec<_> =
+        taken["refused"].as_array().unwrap().iter().map(|of| (&of["index"], &of["error"]["kind"])).collect();
+    assert_eq!((status, refused), (200, vec![(&json!(0), &json!("invalid")), (&json!(2), &json!("stale"))]), "{taken}");
     service.permitted().await;
     for (index, owned) in [(3, true), (4, false), (5, true)] {
         assert_eq!(service.get(&format!("/v1/owned/{index}")).await.1["owned"], owned, "{index}");
