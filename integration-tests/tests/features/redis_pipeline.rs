@@ -6,7 +6,7 @@ use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Cluster, Ending as _, Options, Scrape, http};
 use archon_testkit::wait_for;
 use std::collections::BTreeMap;
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 
 /// One node, which leads all partitions.
 pub(crate) fn alone() -> Options {
@@ -158,6 +158,16 @@ fn errors_inside_pipeline_keep_order_of_replies() {
     });
 }
 
+/// Returns the next reply; `None` if the connection ended.
+fn reply_until_end(connection: &mut Connection) -> Option<Reply> {
+    match connection.reply() {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            panic!("no reply: {error}")
+        }
+        reply => reply.ok(),
+    }
+}
+
 #[test]
 fn pipelines_lose_no_acknowledged_write_while_partitions_move() {
     const NODES: &[&str] = &["athens", "byzantium"];
@@ -183,11 +193,11 @@ fn pipelines_lose_no_acknowledged_write_while_partitions_move() {
             }
             for key in keys {
                 // The connection ends where the outcome of a write is unknown, and while its node is down.
-                let Ok(set) = connection.reply() else { break };
+                let Some(set) = reply_until_end(&mut connection) else { break };
                 if set == ok() {
                     written.push(key.clone());
                 }
-                let Ok(get) = connection.reply() else { break };
+                let Some(get) = reply_until_end(&mut connection) else { break };
                 let is_refused = get.is_error("MOVED") || get.is_not_done();
                 assert!(is_refused || set != ok() || get == Reply::bulk(&key), "{key}: {set:?}, then {get:?}");
                 redirections += usize::from(set.is_error("MOVED"));
