@@ -22,7 +22,7 @@ const PREFIX: &str = "archon-test-";
 /// Age from which an unlocked directory was left behind: a new one is locked within moments.
 const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(60);
 
-/// A directory that is removed when dropped. If its process is killed, the next test program removes it.
+/// A directory that is removed when dropped. If its process is killed, a later test program removes it from memory.
 #[derive(Debug)]
 pub struct ScratchDirectory {
     directory: TempDir,

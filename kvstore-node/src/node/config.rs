@@ -110,7 +110,7 @@ impl NodeConfig {
         if self.connections_max.is_some_and(|most| !CONNECTIONS.contains(&most)) {
             return Err(wrong(
                 "connections_max",
-                format!("must be within {CONNECTIONS:?}; leave it out for the default"),
+                format!("must be {} to {}; leave it out for the default", CONNECTIONS.start(), CONNECTIONS.end()),
             ));
         }
         if self.shards.is_some_and(|shards| !(1..=256).contains(&shards)) {
