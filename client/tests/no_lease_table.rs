@@ -79,7 +79,7 @@ async fn participant_of_missing_table_logs_a_warning() {
     // The table is created after all: no further warning is due.
     admin.create_lease_table("jbos", 1).await.unwrap();
     wait("both tables", || participant.owned().len() == 3).await;
-    assert_eq!(warned("not a lease table"), 1);
+    assert_eq!(warned("serves tables that do not exist"), 1);
     participant.stop(SOON).await;
     assert!(coordinator.shutdown().await.is_none());
 }
