@@ -214,8 +214,8 @@ fn form_advances_during_long_turns() {
     rig.set(|state| state.clear_steps = Some(0));
     handle.form(job(5, range(180, None))).unwrap();
     rig.wait_for("the copy's beginning", |state| state.waiting);
-    // All of it is taken in one turn.
-    let list = (0..5_000).map(|number| change(3, (number % 200) as u8, "much")).collect::<Vec<_>>();
+    // All of it is taken in one turn, which lasts much longer than the steps of the copy and the rests between them.
+    let list = (0..200_000).map(|number| change(3, (number % 200) as u8, "much")).collect::<Vec<_>>();
     handle.apply(space(3), Seq::new(7), list).unwrap();
     rig.set(|state| state.clear_steps = None);
     rig.wait_for("the list", |state| state.journal.contains(&Note::Written(3, 7)));
