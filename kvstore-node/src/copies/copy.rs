@@ -21,7 +21,7 @@ use archon_replica::Position;
 use archon_security::Expected;
 use archon_session::connect;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Backoff, ErrorDetail, ErrorKind, PlacementId, Version};
+use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, PlacementId, Version};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,6 +31,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tonic::transport::Channel;
 
 /// Pages of one copy on their way to the engine, when it need not rest.
 const PAGES_UNDER_WAY: usize = 4;
@@ -182,6 +183,15 @@ impl CopyRunner {
         }
     }
 
+    /// Connects to the replication service of a node.
+    pub(crate) async fn client_of(&self, node: NodeId) -> Result<ReplicationClient<Channel>, ErrorDetail> {
+        let unknown = || ErrorDetail::new(ErrorKind::Unreachable, format!("the address of node {node} is not known"));
+        let peer = self.node.tables.node(node).ok_or_else(unknown)?;
+        let expected = Expected::Node(peer.name.clone());
+        let channel = connect(&self.node.config.transport, &peer.address, expected).await?;
+        Ok(ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX))
+    }
+
     /// Pulls pages over one stream.
     async fn pull(&self, job: CopyJob, progress: &mut Progress) -> Result<Pulled, ErrorDetail> {
         let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
@@ -189,11 +199,7 @@ impl CopyRunner {
         let rate = rate_of(self.node.config.copy_bytes_per_second, hurried);
         let life = self.node.membership.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
         let node = job.leader.node;
-        let peer = self.node.tables.node(node);
-        let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
-        let expected = Expected::Node(peer.name.clone());
-        let channel = connect(&self.node.config.transport, &peer.address, expected).await?;
-        let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let mut client = self.client_of(node).await?;
         let request = v1::CopyRequest {
             cluster: Some(life.member.cluster.into()),
             sender: Some(v1::Sender { id: life.member.node.get(), incarnation: life.member.incarnation.get() }),

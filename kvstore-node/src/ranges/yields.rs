@@ -7,10 +7,6 @@ use archon_host::{YieldAsk, YieldPage};
 use archon_kv::engine::Row;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
-use archon_proto::v1::replication_client::ReplicationClient;
-use archon_security::Expected;
-use archon_session::connect;
-use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind, Millis, Revision};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -43,11 +39,7 @@ impl CopyRunner {
         let life = self.node.membership.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
         let leader = self.node.tables.leader(ask.right);
         let node = leader.ok_or_else(|| unreachable(format!("partition {} has no leader", ask.right)))?;
-        let peer = self.node.tables.node(node);
-        let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
-        let expected = Expected::Node(peer.name.clone());
-        let channel = connect(&self.node.config.transport, &peer.address, expected).await?;
-        let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let mut client = self.client_of(node).await?;
         let request = v1::YieldRequest {
             cluster: Some(life.member.cluster.into()),
             sender: Some(v1::Sender { id: life.member.node.get(), incarnation: life.member.incarnation.get() }),
