@@ -3,7 +3,7 @@
 
 use super::conversions::{Found, count, expiry_of, integer, unexpected, unix_ms, value};
 use super::refusal::{Executed, Refusal, cluster_down, refusal};
-use super::routing::{Redirection, moved};
+use super::routing::{Redirection, moved, partition_of_key};
 use super::session::Session;
 use super::several;
 use super::single::SingleCommand;
@@ -15,7 +15,7 @@ use archon_resp::{
     SetOptions, unknown_subcommand, wrong_arity,
 };
 use archon_types::limits::VALUE_BYTES_MAX;
-use archon_types::{Answer, ErrorKind, Op, PartitionId, Revision, Stored, slot_of};
+use archon_types::{Answer, ErrorKind, Op, PartitionId, Revision, Stored};
 use bytes::Bytes;
 
 /// Most attempts of a write on a condition. Each failure means that another client has written the key.
@@ -284,7 +284,7 @@ impl<'a> Operations<'a> {
     /// Returns the partition of the key, if the caller has the right to this operation there.
     pub(super) async fn partition(&self, op: &Op) -> Result<PartitionId, Refusal> {
         let (table, partitions) = self.service.table_for(self.session, op).await?;
-        Ok(PartitionId::new(table.id, archon_types::partition_of(slot_of(&self.key), partitions)))
+        Ok(partition_of_key(table.id, partitions, &self.key))
     }
 
     /// Redirects the client if another node carries out operations on the key.

@@ -19,7 +19,7 @@ pub(super) enum Redirection {
 /// Table of the operations of Redis clients, and this node, as of one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Route {
-    pub(super) node: Option<NodeId>,
+    pub(super) node: NodeId,
     table: TableId,
     partitions: u32,
 }
@@ -27,7 +27,20 @@ pub(super) struct Route {
 impl Route {
     /// Returns the partition of a key.
     pub(super) fn partition_of(&self, key: &[u8]) -> PartitionId {
-        PartitionId::new(self.table, partition_of(slot_of(key), self.partitions))
+        partition_of_key(self.table, self.partitions, key)
+    }
+}
+
+/// Returns the partition of a key in a table with hash slots.
+pub(super) fn partition_of_key(table: TableId, partitions: u32, key: &[u8]) -> PartitionId {
+    PartitionId::new(table, partition_of(slot_of(key), partitions))
+}
+
+/// Returns the number of partitions of a table with hash slots that holds data.
+fn hash_partitions(table: &Table) -> Option<u32> {
+    match table.keys {
+        Keys::Hash { partitions } if table.holds == Holds::Data => Some(partitions),
+        _ => None,
     }
 }
 
@@ -54,13 +67,10 @@ impl RedisService {
     /// Returns the route of operations that begin now; `None` while this node is not registered, or knows no such table
     /// with hash slots.
     pub(super) fn route(&self) -> Option<Route> {
-        let node = self.node();
-        let (table, partitions) =
-            self.kv.shared.tables.read_table(&self.config.table, |table| match table.keys {
-                Keys::Hash { partitions } if table.holds == Holds::Data => Some((table.id, partitions)),
-                _ => None,
-            })??;
-        node.is_some().then_some(Route { node, table, partitions })
+        let node = self.node()?;
+        let read = |table: &Table| Some((table.id, hash_partitions(table)?));
+        let (table, partitions) = self.kv.shared.tables.read_table(&self.config.table, read)??;
+        Some(Route { node, table, partitions })
     }
 
     /// Returns the table with the keys of Redis clients.
@@ -82,13 +92,12 @@ impl RedisService {
 
     /// Returns the number of partitions of a hashed table.
     pub(super) fn partitions(&self, table: &Table) -> Result<u32, Refusal> {
-        match table.keys {
-            Keys::Hash { partitions } if table.holds == Holds::Data => Ok(partitions),
-            _ => Err(Refusal::new(format!(
+        hash_partitions(table).ok_or_else(|| {
+            Refusal::new(format!(
                 "ERR table {} has no hash slots; give the nodes a hashed table by --redis-table",
                 table.name
-            ))),
-        }
+            ))
+        })
     }
 }
 

@@ -115,7 +115,7 @@ impl InFlight {
         if let Err(detail) = service.kv.check_right(&session.caller, partition.table, &op) {
             return Begun::Refused(request, Outcome::refused(refusal(&detail, false)));
         }
-        let origin = match service.redirection_from(route.node, partition) {
+        let origin = match service.redirection_from(Some(route.node), partition) {
             Redirection::To(_) if session.reads_replica && !is_write => return Begun::Other(request),
             Redirection::To(address) => {
                 let moved = moved(key, &address);
