@@ -131,20 +131,19 @@ impl Striker {
         // Queried now, since some phases end during a query.
         let life = |name: String| (name.clone(), cluster.wait_incarnation(&name, 0));
         let lives: BTreeMap<_, _> = self.copies_of(left).map(life).collect();
+        let leads = |name: &String| *name == lefts || Some(name) == rights.as_ref();
+        let other = self.copies_of(left).filter(|name| !leads(name)).min();
+        // The attempt goes no further while its leader is paused, so that the kill is always in the first phase.
+        let held = phase == Phase::Begun;
+        if held {
+            cluster.node(&lefts).pause();
+        }
         let attempt = begin(self).unwrap_or_else(|error| panic!("{victim:?} in {phase:?}: {error}"));
         let reached = self.reach(&attempt, phase, &|| absorbed() > before);
         let node = match victim {
-            Victim::LeftLeader => Some(lefts),
+            Victim::LeftLeader => Some(lefts.clone()),
             Victim::RightLeader => Some(rights.unwrap_or_else(|| leader(attempt.right))),
-            Victim::OtherCopy => {
-                let leads = |name: &String| *name == lefts || Some(name) == rights.as_ref();
-                Some(
-                    self.copies_of(left)
-                        .filter(|name| !leads(name))
-                        .min()
-                        .expect("a node with a copy that leads neither"),
-                )
-            }
+            Victim::OtherCopy => Some(other.expect("a node with a copy that leads neither")),
             Victim::Coordinator => None,
         };
         match &node {
@@ -152,6 +151,9 @@ impl Striker {
             None => cluster.take_coordinator(coordinator).kill(),
         }
         let died_ms = now_ms();
+        if held && node.as_ref() != Some(&lefts) {
+            cluster.node(&lefts).resume();
+        }
         match node {
             Some(node) => {
                 cluster.start_node(&node);
