@@ -156,7 +156,7 @@ async fn after(flushed: bool, harm: impl FnOnce(&Path, &Cluster)) -> (Cluster, W
     harm(&data_of(&cluster, NODE), &cluster);
     cluster.start_node(NODE);
     let online = settle(&cluster, &patient, before).await;
-    // Where each partition is Online, every read must be answered, however long a busy machine takes.
+    // If each partition is Online, every read must be answered, however long a busy machine takes.
     let client = if online == PARTITIONS { patient } else { client(&cluster, Duration::from_secs(1)).await };
     let served = read_all(&client, &written).await;
     (cluster, written, online, served)

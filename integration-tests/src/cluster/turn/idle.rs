@@ -1,4 +1,4 @@
-//! Whether the machine has idled lately.
+//! Measurement of the idle time of the machine, for the decision to start another cluster.
 
 use archon_testkit::ProcessorTime;
 use std::time::{Duration, Instant};
