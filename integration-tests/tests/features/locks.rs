@@ -89,7 +89,7 @@ impl World {
 }
 
 fn small() -> Options {
-    Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, ..Options::default() }
+    Options { nodes: vec!["athens"], nodes_min: 1, ..Options::default() }
 }
 
 fn code(process: &mut Process) -> i32 {
@@ -201,7 +201,7 @@ fn lock_outlives_the_leader_of_its_row() {
 /// A stubborn command notes the time until it is killed.
 #[test]
 fn command_ends_before_the_lease_without_a_cluster() {
-    let mut world = World::start("1", &Options { room: Room::Calm, ..small() });
+    let mut world = World::start("1", &Options { room: Room::Whole, ..small() });
     let script = r#"
 trap 'echo x > "$D/asked"' TERM
 while true; do cut -d' ' -f1 /proc/uptime > "$D/tick.new"; mv "$D/tick.new" "$D/tick"; sleep 0.02; done
