@@ -4,13 +4,12 @@ use archon_client::Client;
 use archon_integration_tests::cluster::{TIMEOUT, Turn};
 use archon_integration_tests::{Ending, Process, Room, spawn};
 use archon_local_cluster::{Cluster, SMALL};
-use archon_testkit::{check, wait_for};
+use archon_testkit::{ScratchDirectory, check, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 /// Held by every test, so that a bounded number of clusters run side by side.
@@ -43,12 +42,12 @@ fn program(example: &str) -> PathBuf {
 struct Example {
     /// Present until it has ended.
     process: Option<Process>,
-    directory: TempDir,
+    directory: ScratchDirectory,
 }
 
 impl Example {
     fn start(name: &str, variables: &[&str], arguments: &[&str]) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = ScratchDirectory::in_memory().expect("a temporary directory");
         let (temporary, program) =
             (format!("TMPDIR={}", directory.path().display()), program(name).display().to_string());
         // `env` becomes the program it is given, so the example itself is signalled and awaited.

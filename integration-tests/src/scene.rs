@@ -55,10 +55,12 @@ impl Scene {
         if !options.network.available() || load.redis.is_some_and(|library| library.command().is_none()) {
             return None;
         }
-        // On a thread of its own, because it may move into another network namespace permanently.
+        // On a thread of its own, because it may move into another network namespace permanently. It has the name of the test.
         let played = thread::scope(|scope| {
-            scope
-                .spawn(|| {
+            let test = thread::current().name().unwrap_or(name).to_owned();
+            let scene = thread::Builder::new()
+                .name(test)
+                .spawn_scoped(scope, || {
                     let mut scene = Self::begin(exe, name, options, load);
                     let played = catch_unwind(AssertUnwindSafe(|| {
                         faults(&mut scene);
@@ -69,7 +71,8 @@ impl Scene {
                         resume_unwind(panic)
                     })
                 })
-                .join()
+                .expect("a thread");
+            scene.join()
         });
         Some(played.unwrap_or_else(|panic| resume_unwind(panic)))
     }

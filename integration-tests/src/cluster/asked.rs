@@ -4,6 +4,7 @@ use super::{Cluster, TIMEOUT};
 use crate::contract;
 use archon_client::Role;
 use archon_local_cluster::YOU;
+use archon_testkit::wait_for;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -282,6 +283,25 @@ impl Cluster {
             .iter()
             .map(|node| (node["node"].as_str().unwrap_or("?").to_owned(), node["copies_held"].as_u64().unwrap_or(0)))
             .collect()
+    }
+
+    /// Waits until a node leads one of 200 keys, and returns that key. A returned node gets its share of the leaderships after a
+    /// while.
+    ///
+    /// # Panics
+    /// If it leads none.
+    #[track_caller]
+    pub fn key_led_by(&self, node: &str) -> String {
+        wait_for(&format!("{node} to lead one of 200 keys"), TIMEOUT, || {
+            for number in 0..200 {
+                let key = format!("key-{number}");
+                if self.asked(&["partition", "locate", &key])?["leader"] == node {
+                    return Ok(key);
+                }
+            }
+            Err("it leads none".to_owned())
+        })
+        .0
     }
 
     /// Returns the name of the node that leads `key`.

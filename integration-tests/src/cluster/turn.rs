@@ -1,37 +1,63 @@
-//! Turns of tests at the machine: bounds how many run clusters side by side, and lets some have more of it.
+//! Turns of tests at the machine: bounds how many run clusters side by side, and gives some tests more room.
 
+mod idle;
+mod report;
+
+use idle::IdleTime;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
-/// Turns side by side beyond the number of cores: clusters mostly wait, and use a fifth of a core each (ADR 0111).
-const BEYOND_CORES: usize = 4;
+/// Clusters side by side beyond the number of cores on a busy machine.
+const BEYOND_CORES: usize = 1;
+/// Most clusters side by side for each core: a cluster mostly waits, and uses a seventh of a core (ADR 0111).
+const PER_CORE_MAX: usize = 6;
+/// Interval at which waiting tests look at the load of the machine.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Part of the machine that the clusters of a test take.
+/// Clusters that may run on the machine while one in this room does. Rooms are taken in this order, so that tests with more
+/// room run at the end of a program, when fewer clusters run anyway.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Room {
-    /// One of the clusters that run side by side.
+    /// As many as the machine takes: another one starts while a part of the processors idles.
     #[default]
     Part,
-    /// All of it: for tests that load the machine, and for results that depend on its speed.
+    /// Few, as many as on a busy machine: for tests in which the processes must get a turn soon.
+    Calm,
+    /// No other: for tests that load the machine, and for results that depend on its speed.
     Whole,
 }
 
-impl Room {
-    /// Returns its size in ordinary clusters, of which the machine runs `side_by_side_max`.
-    const fn clusters(self, side_by_side_max: usize) -> usize {
-        match self {
-            Self::Part => 1,
-            Self::Whole => side_by_side_max,
+/// Numbers of clusters side by side.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// On a busy machine. Beside other work, more clusters would starve each other until leases lapse and elections add
+    /// to the load.
+    few: usize,
+    /// As long as the processors idle.
+    many: usize,
+}
+
+impl Bounds {
+    const fn of(cores: usize) -> Self {
+        Self { few: cores + BEYOND_CORES, many: cores * PER_CORE_MAX }
+    }
+
+    /// Returns the number of clusters that may run beside one in this room, itself included.
+    const fn at_most(self, room: Room, machine_idles: bool) -> usize {
+        match room {
+            Room::Part if machine_idles => self.many,
+            Room::Part | Room::Calm => self.few,
+            Room::Whole => 1,
         }
     }
 }
 
 static TURNS: LazyLock<Turns> = LazyLock::new(|| {
     let cores = available_parallelism().map_or(1, usize::from);
-    Turns { side_by_side_max: cores + BEYOND_CORES, state: Mutex::default(), changed: Condvar::new() }
+    Turns { bounds: Bounds::of(cores), state: Mutex::default(), changed: Condvar::new() }
 });
 
 thread_local! {
@@ -42,47 +68,68 @@ thread_local! {
 #[derive(Debug)]
 struct Own {
     room: Room,
+    asked: Instant,
+    began: Instant,
     /// Number of [`Turn`]s of this thread that share it.
     shares: usize,
 }
 
-/// One per process. Requests are admitted in order of arrival, so that none starves.
+/// One per process. Requests for less room are admitted first, equal ones in order of arrival. None starves, since a
+/// program has a bounded number of tests.
 #[derive(Debug)]
 struct Turns {
-    side_by_side_max: usize,
+    bounds: Bounds,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Taken places of ordinary clusters.
-    taken: usize,
-    /// Waiting requests, oldest first.
-    queue: VecDeque<u64>,
+    /// Rooms of running tests.
+    running: Vec<Room>,
+    /// Waiting requests.
+    waiting: Vec<(Room, u64)>,
     next: u64,
+    idle_time: IdleTime,
+}
+
+impl State {
+    /// Returns true if a waiting request is the next one, and may run beside those that run.
+    fn admits(&self, bounds: Bounds, request: (Room, u64)) -> bool {
+        let is_next = self.waiting.iter().min() == Some(&request);
+        let rooms = self.running.iter().chain([&request.0]);
+        let machine_idles = self.idle_time.is_enough();
+        is_next && rooms.map(|room| bounds.at_most(*room, machine_idles)).min() > Some(self.running.len())
+    }
 }
 
 impl Turns {
     /// Waits for a turn.
     fn take(&self, room: Room) {
-        let places = room.clusters(self.side_by_side_max);
         let mut state = self.state();
-        let ticket = state.next;
+        let request = (room, state.next);
         state.next += 1;
-        state.queue.push_back(ticket);
-        while state.queue.front() != Some(&ticket) || state.taken + places > self.side_by_side_max {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.waiting.push(request);
+        while !state.admits(self.bounds, request) {
+            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.idle_time.look();
         }
-        state.queue.pop_front();
-        state.taken += places;
+        state.waiting.retain(|waiting| *waiting != request);
+        state.running.push(room);
+        // The load of this cluster comes later.
+        state.idle_time.restart();
         drop(state);
-        // The next request in the queue may be able to run beside this one.
+        // The next request may be able to run beside this one.
         self.changed.notify_all();
     }
 
     fn give_back(&self, room: Room) {
-        self.state().taken -= room.clusters(self.side_by_side_max);
+        let mut state = self.state();
+        if let Some(ended) = state.running.iter().position(|running| *running == room) {
+            state.running.swap_remove(ended);
+        }
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -119,8 +166,9 @@ impl Turn {
             true
         });
         if !shared {
+            let asked = Instant::now();
             TURNS.take(room);
-            OWN.set(Some(Own { room, shares: 1 }));
+            OWN.set(Some(Own { room, asked, began: Instant::now(), shares: 1 }));
         }
         Self { _thread: PhantomData }
     }
@@ -138,84 +186,10 @@ impl Drop for Turn {
         });
         if let Some(ended) = ended {
             TURNS.give_back(ended.room);
+            report::write(ended.room, ended.began - ended.asked, ended.began.elapsed());
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use std::sync::mpsc;
-    use std::thread;
-
-    fn turns(side_by_side_max: usize) -> Arc<Turns> {
-        Arc::new(Turns { side_by_side_max, state: Mutex::default(), changed: Condvar::new() })
-    }
-
-    /// Requests a turn on another thread; returns once the request is queued or admitted.
-    fn request(turns: &Arc<Turns>, room: Room, name: &'static str, admitted: &mpsc::Sender<&'static str>) {
-        let requested = turns.state().next + 1;
-        let (turns_of_thread, admitted) = (Arc::clone(turns), admitted.clone());
-        thread::spawn(move || {
-            turns_of_thread.take(room);
-            admitted.send(name).expect("the test waits");
-        });
-        while turns.state().next < requested {
-            thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn concurrent_turns_are_bounded() {
-        let (turns, (sender, admitted)) = (turns(2), mpsc::channel());
-        for name in ["first", "second", "third"] {
-            request(&turns, Room::Part, name, &sender);
-        }
-        assert_eq!([admitted.recv(), admitted.recv()].map(Result::unwrap).len(), 2);
-        let (taken, waiting) = {
-            let state = turns.state();
-            (state.taken, state.queue.len())
-        };
-        assert_eq!((taken, waiting), (2, 1));
-        turns.give_back(Room::Part);
-        admitted.recv().expect("the third one is admitted");
-        assert_eq!(turns.state().taken, 2);
-    }
-
-    #[test]
-    fn exclusive_turn_is_not_starved_by_later_ones() {
-        let (turns, (sender, admitted)) = (turns(4), mpsc::channel());
-        turns.take(Room::Part);
-        request(&turns, Room::Whole, "alone", &sender);
-        request(&turns, Room::Part, "later", &sender);
-        assert_eq!(admitted.try_recv(), Err(mpsc::TryRecvError::Empty));
-        turns.give_back(Room::Part);
-        assert_eq!(admitted.recv(), Ok("alone"));
-        assert_eq!(turns.state().taken, 4);
-        turns.give_back(Room::Whole);
-        assert_eq!(admitted.recv(), Ok("later"));
-    }
-
-    #[test]
-    fn later_clusters_of_a_test_share_its_turn() {
-        let first = Turn::take(Room::Whole);
-        let second = Turn::take(Room::Part);
-        drop(first);
-        assert_eq!(TURNS.state().taken, TURNS.side_by_side_max, "the second cluster keeps the turn");
-        drop(second);
-        assert!(OWN.with_borrow(Option::is_none));
-    }
-
-    #[test]
-    fn exclusive_turn_is_refused_beside_own_shared_turn() {
-        let refused = thread::spawn(|| {
-            let _beside = Turn::take(Room::Part);
-            let _alone = Turn::take(Room::Whole);
-        });
-        let message = *refused.join().expect_err("a panic").downcast::<String>().expect("a text");
-        assert!(message.contains("start its first cluster with Whole"), "{message}");
-        // The turn was returned.
-        thread::spawn(|| drop(Turn::take(Room::Whole))).join().expect("a turn");
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! Waits for conditions; tests contain no bare sleeps.
 
+use crate::processors::ProcessorTime;
 use std::fmt::{Debug, Display};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,10 +13,41 @@ const INTERVAL_MAX: Duration = Duration::from_millis(500);
 /// Limit of waits for the state of one process: the machine may be busy with other tests.
 const STATE_LIMIT: Duration = Duration::from_secs(60);
 
+/// Factor by which a limit is exceeded on a machine that is busy all the time: there, the processes under test wait for their
+/// turns.
+const BUSY_FACTOR: u32 = 3;
+/// Percentage of processor time from which on the machine is not busy all the time.
+const IDLE_PERCENT_MIN: u64 = 3;
+
+/// The time of one wait.
+struct Wait {
+    began: Instant,
+    processors: Option<ProcessorTime>,
+}
+
+impl Wait {
+    fn begin() -> Self {
+        Self { began: Instant::now(), processors: ProcessorTime::now() }
+    }
+
+    /// Returns true after `limit`; on a busy machine after three times as long.
+    fn is_over(&self, limit: Duration) -> bool {
+        is_over(self.began.elapsed(), limit, || {
+            let (begin, now) = (self.processors, ProcessorTime::now());
+            begin.zip(now).is_none_or(|(begin, now)| now.idled_since(begin, IDLE_PERCENT_MIN))
+        })
+    }
+}
+
+fn is_over(elapsed: Duration, limit: Duration, machine_idled: impl FnOnce() -> bool) -> bool {
+    elapsed >= limit && (elapsed >= limit * BUSY_FACTOR || machine_idled())
+}
+
 /// Polls `condition` until it returns a value, and returns it with the time taken. Blocks the thread.
 ///
 /// # Panics
-/// After `limit`, with the awaited condition (`what`) and the last state that `condition` described.
+/// After `limit`, with the awaited condition (`what`) and the last state that `condition` described; on a machine that was
+/// busy all the time, after three times as long.
 #[track_caller]
 pub fn wait_for<T, E: Display>(what: &str, limit: Duration, condition: impl FnMut() -> Result<T, E>) -> (T, Duration) {
     wait_for_every(INTERVAL, what, limit, condition)
@@ -32,12 +64,12 @@ pub fn wait_for_every<T, E: Display>(
     limit: Duration,
     mut condition: impl FnMut() -> Result<T, E>,
 ) -> (T, Duration) {
-    let began = Instant::now();
+    let wait = Wait::begin();
     loop {
         let polled = Instant::now();
         match condition() {
-            Ok(value) => return (value, began.elapsed()),
-            Err(state) => assert!(began.elapsed() < limit, "{}", late(what, limit, &state)),
+            Ok(value) => return (value, wait.began.elapsed()),
+            Err(state) => assert!(!wait.is_over(limit), "{}", late(what, wait.began.elapsed(), &state)),
         }
         thread::sleep(polled.elapsed().clamp(interval, interval.max(INTERVAL_MAX)));
     }
@@ -52,12 +84,12 @@ pub async fn wait_for_async<T, E: Display>(
     limit: Duration,
     mut condition: impl AsyncFnMut() -> Result<T, E>,
 ) -> T {
-    let began = Instant::now();
+    let wait = Wait::begin();
     loop {
         let polled = Instant::now();
         match condition().await {
             Ok(value) => return value,
-            Err(state) => assert!(began.elapsed() < limit, "{}", late(what, limit, &state)),
+            Err(state) => assert!(!wait.is_over(limit), "{}", late(what, wait.began.elapsed(), &state)),
         }
         tokio::time::sleep(polled.elapsed().clamp(INTERVAL, INTERVAL_MAX)).await;
     }
@@ -83,8 +115,8 @@ pub fn check(holds: bool, describe: impl FnOnce() -> String) -> Result<(), Strin
     if holds { Ok(()) } else { Err(describe()) }
 }
 
-fn late(what: &str, limit: Duration, state: &impl Display) -> String {
-    format!("expected {what} within {} s, but after that: {state}", limit.as_secs())
+fn late(what: &str, waited: Duration, state: &impl Display) -> String {
+    format!("expected {what} within {} s, but after that: {state}", waited.as_secs())
 }
 
 #[cfg(test)]
@@ -100,6 +132,14 @@ mod tests {
     fn wait_over_its_limit_reports_the_last_state() {
         let never = || wait_for::<(), _>("a leader", Duration::ZERO, || Err("none")).0;
         assert_eq!(message_of(never), "expected a leader within 0 s, but after that: none");
+    }
+
+    #[test]
+    fn limit_is_longer_on_a_machine_without_idle_time() {
+        let limit = Duration::from_secs(60);
+        for (seconds, idled, over) in [(59, true, false), (60, true, true), (60, false, false), (180, false, true)] {
+            assert_eq!(is_over(Duration::from_secs(seconds), limit, || idled), over, "{seconds} s, idle: {idled}");
+        }
     }
 
     #[test]

@@ -105,14 +105,6 @@ fn one_reachable_node_serves_everything_through_faults() {
     assert!(report.expect("the loopback is there").answered > 1_000);
 }
 
-/// Returns a key that the node leads.
-fn key_led_by(cluster: &Cluster, node: &str) -> String {
-    (0..200)
-        .map(|number| format!("counter-{number}"))
-        .find(|key| cluster.leader_of(key) == node)
-        .unwrap_or_else(|| panic!("{node} leads none of 200 keys"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forwarded_increments_to_a_killed_leader_count_once() {
     const CALLERS: u64 = 32;
@@ -124,7 +116,7 @@ async fn forwarded_increments_to_a_killed_leader_count_once() {
         .via_endpoints()
         .timeout(Duration::from_secs(60));
     let client = builder.build().await.expect("a client of athens");
-    let key = key_led_by(&cluster, "byzantium");
+    let key = cluster.key_led_by("byzantium");
     let (stop, answered) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicU64::new(0)));
     let callers: Vec<_> = (0..CALLERS)
         .map(|_| {

@@ -15,8 +15,7 @@ const TOLD_BY_COORDINATOR: &str = "the coordinator has ended this incarnation";
 /// Pauses a node until it has failed and others lead its partitions, and wakes it. Returns its log from then until it
 /// has registered again, and the time taken. Meanwhile it serves the values of its successors, or nothing.
 fn woken(cluster: &Cluster, victim: &str, before_waking: impl FnOnce()) -> (String, Duration) {
-    let key = (0..200).map(|number| format!("paused-{number}")).find(|key| cluster.leader_of(key) == victim);
-    let key = key.expect("it leads one of 200 keys");
+    let key = cluster.key_led_by(victim);
     cluster.done(&["kv", "put", &key, "before"]);
     cluster.node(victim).pause();
     cluster.wait_node(victim, "failed");

@@ -1,6 +1,7 @@
 //! Tables, partitions and their replicas on clusters of real processes, with some faults.
 
 mod any_node;
+mod automatic_merge;
 mod bad_input;
 mod dropped_table;
 mod fixed_partitions;

@@ -43,19 +43,11 @@ async fn node_stopped_by_sigterm_releases_and_returns_at_once() {
     written.assert_there(&client).await;
 }
 
-/// Returns a key that the node leads.
-fn key_led_by(cluster: &Cluster, node: &str) -> String {
-    (0..200)
-        .map(|number| format!("paused-{number}"))
-        .find(|key| cluster.leader_of(key) == node)
-        .unwrap_or_else(|| panic!("{node} leads none of 200 keys"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn woken_node_does_not_answer_from_an_expired_lease() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
-    let key = key_led_by(&cluster, "athens");
+    let key = cluster.key_led_by("athens");
     client.put(key.clone().into_bytes(), b"before".to_vec()).await.expect("a put");
     let address = cluster.node_address("athens");
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");

@@ -11,9 +11,9 @@ use archon_integration_tests::{Cluster, Network, Options, Room};
 use archon_testkit::{check, skipped, wait_for};
 use std::time::{Duration, Instant};
 
-/// Returns these options with the whole machine: whether a heartbeat or a push brings an update is a matter of time.
+/// Returns these options in a calm room: whether a heartbeat or a push brings an update is a matter of time.
 fn alone(options: Options) -> Options {
-    Options { room: Room::Whole, ..options }
+    Options { room: Room::Calm, ..options }
 }
 
 #[test]

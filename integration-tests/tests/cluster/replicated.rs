@@ -135,9 +135,9 @@ async fn reads_and_writes_continue_without_coordinators() {
     ends_well(load, &client, "return of the quorum").await;
 }
 
-/// So many large values (85 MiB a partition, where at most 32 MiB of log are kept) that no leader keeps its log for a
+/// So many large values (53 MiB a partition, where at most 32 MiB of log are kept) that no leader keeps its log for a
 /// copy that misses them, and that a copy takes a while.
-const LARGE: usize = 2_000;
+const LARGE: usize = 1_250;
 /// Operations on large values at a time.
 const AT_ONCE: usize = 8;
 

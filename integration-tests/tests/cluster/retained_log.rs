@@ -22,8 +22,8 @@ const LOG_BYTES_MAX: f64 = 440.0 * MIB;
 const VALUE_BYTES: usize = 32 * 1024;
 /// Keys that are overwritten repeatedly: 8 MiB.
 const KEYS: u64 = 256;
-/// Values written to the busy table: 900 MiB, more than the disk has.
-const WRITES: u64 = 900 * 32;
+/// Values written to the busy table: 700 MiB, more than the disk has.
+const WRITES: u64 = 700 * 32;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn scrape(cluster: &Cluster, node: &str) -> Scrape {

@@ -106,7 +106,7 @@ async fn failed_fsync_ends_process_without_losing_writes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_disk_moves_coordinator_leadership_without_node_failure() {
-    let cluster = Cluster::start(EXE, &Options { room: Room::Whole, ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options { room: Room::Calm, ..Options::default() });
     let client = client(&cluster, Duration::from_secs(30)).await;
     let (leader, _) = cluster.wait_leader();
     let load = Load::start(&client, "slow", 4);

@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const TRUST: Duration = Duration::from_secs(4);
 
 fn start(network: Network) -> Cluster {
-    let options = Options { network, room: Room::Whole, ..Options::replicated() };
+    let options = Options { network, room: Room::Calm, ..Options::replicated() };
     let cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster.wait_protocol(2);
@@ -114,8 +114,7 @@ fn lose_a_door<S>(
     open: impl FnOnce(&mut Cluster, &str, S),
 ) {
     let victim = NODES[0];
-    let key = (0..200).map(|number| format!("key-{number}")).find(|key| cluster.leader_of(key) == victim);
-    let key = key.expect("it leads one of 200 keys");
+    let key = cluster.key_led_by(victim);
     cluster.done(&["kv", "put", &key, "before"]);
     let (before, incarnation) = (copies(&cluster), row(&cluster, victim).expect("a row")["incarnation"].clone());
     let shut = shut(&mut cluster, victim);

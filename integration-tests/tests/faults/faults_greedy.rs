@@ -25,6 +25,11 @@ impl Scene {
         Self::set_with(&Options { replication, room: Room::Whole, ..Options::default() }).await
     }
 
+    /// For attackers that mostly wait.
+    async fn set_calm() -> Self {
+        Self::set_with(&Options { replication: 1, room: Room::Calm, ..Options::default() }).await
+    }
+
     async fn set_with(options: &Options) -> Self {
         let cluster = Cluster::start(EXE, options);
         let replication = options.replication;
@@ -103,7 +108,7 @@ async fn messages_of_thousands_of_scans_fail_no_node() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_not_reading_answers_block_no_others() {
-    let scene = Scene::set(1).await;
+    let scene = Scene::set_calm().await;
     let attackers = scene.under(Attack::SlowReaders, |(connections, ..)| connections >= 20).await;
     attackers.end().await;
     assert!(scene.counted("archon_node_streams_stalled_total").await >= 10, "their streams were ended");
