@@ -31,7 +31,7 @@ pub(crate) fn serve_http(path: &str) {
         let Some(text) = line.strip_prefix("data: ") else { continue };
         let event: Value = serde_json::from_str(text).expect("an event");
         if let Some(session) = event["session"].as_str() {
-            let mut open = || Requests { connection: BufReader::new(connect(path)), session: session.to_owned() };
+            let open = || Requests { connection: BufReader::new(connect(path)), session: session.to_owned() };
             let (mut heartbeats, mut stops, seen) = (open(), open(), Arc::clone(&seen));
             answers = Some(open());
             spawn(move || {
