@@ -254,6 +254,7 @@ class ParticipantTest(unittest.TestCase):
         with self.assertRaises(AgentError) as absent:
             Participant("jobs", "127.0.0.1:1", start_within=0.3).start()
         self.assertEqual(absent.exception.kind, "unreachable")
+        self.assertIn("start one: archon participant --table jobs", str(absent.exception))
 
     def test_agent_that_stays_away_is_a_warning(self) -> None:
         with mock.patch.object(_participant, "UNREACHED_WARNED", 2), mock.patch.object(_participant, "_log") as log:

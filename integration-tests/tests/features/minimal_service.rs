@@ -1,5 +1,4 @@
-//! A service beside an agent with as little code as the protocol takes, to tell the agent's share of a measured time from
-//! that of a package.
+//! A service beside an agent with as little code as the protocol takes. It shows the share of a package in a measured time.
 
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_testkit::{check, wait_for};

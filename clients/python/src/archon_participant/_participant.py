@@ -146,7 +146,11 @@ class Participant:
                 raise AgentError("unreachable", "the participant was stopped while it started")
             if error is not None and not isinstance(error, AgentError):
                 raise AgentError("invalid", f"the agent at {self.agent} sends no valid events: {error!r}") from error
-            raise error or AgentError("unreachable", f"the agent at {self.agent} does not answer")
+            if error is None or error.kind == "unreachable":
+                why = str(error or f"the agent at {self.agent} does not answer")
+                remedy = f"start one: archon participant --table {self.table} --name NAME --address HOST:PORT"
+                raise AgentError("unreachable", f"{why}; {remedy}") from error
+            raise error
         return self
 
     @property
