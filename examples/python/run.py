@@ -57,7 +57,9 @@ def until(what, condition):
         if value:
             return value
         time.sleep(0.02)
-    sys.exit(f"error: {what} did not come within {PATIENCE:.0f} s")
+    states = "".join(f"\n  {instance.name}: {instance.state()}" for instance in instances.values())
+    remedy = "  next: archon check, and archon node list; on a busy machine, end other programs and try again"
+    sys.exit(f"error: {what} did not come within {PATIENCE:.0f} s{states}\n{remedy}")
 
 
 def call(address: str, method: str, path: str):
@@ -91,11 +93,21 @@ class Instance:
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name, self.address, self.agent = name, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        log = (directory / f"{name}.log").open("wb")
+        self.log = directory / f"{name}.log"
+        log = self.log.open("wb")
         agent = [options.archon, "participant", "--table", "counters", "--name", name, "--address", self.address]
         agent += ["--listen", self.agent, "--coordinators", options.coordinators]
         self.agent_process = subprocess.Popen(agent, stderr=log)
         self.process = subprocess.Popen(service_command(self.agent, self.address, directory), stderr=log)
+
+    def state(self) -> str:
+        """Describes its processes, with the end of their log."""
+        owned = ask(self.agent, "/v1/status").get("partitions_owned")
+        agent = f"owns {owned} partitions" if owned is not None else "its agent does not answer"
+        is_running = self.process.poll() is None
+        service = "" if is_running else f", its service has ended with code {self.process.returncode}"
+        last = self.log.read_text(errors="replace").splitlines()[-1:]
+        return f"{agent}{service}" + "".join(f"; log: {line}" for line in last)
 
     def stop(self) -> None:
         for process in (self.process, self.agent_process):

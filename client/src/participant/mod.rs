@@ -32,7 +32,7 @@ use tokio::task;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::DropGuard;
 
-/// Maximum time for a coordinator to learn of a stop, before the participant releases its partitions.
+/// Maximum time for a coordinator to learn of a stop, before the participant reports its releases.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 /// Time for leaving and the last callbacks after a stop's deadline.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -175,11 +175,12 @@ impl Participant {
     pub async fn stop(mut self, within: Duration) -> bool {
         let shared = Arc::clone(&self.shared);
         let deadline = Instant::now() + within;
-        // Partitions released before a coordinator knows of the stop would be given back.
+        // The service releases its partitions while the coordinators learn of the stop, and the reports follow together.
         shared.stopping.cancel();
+        shared.decide(|decides, now| decides.stop(now));
         let heard = deadline.min(Instant::now() + HEARD_WITHIN);
         let _ = timeout_at(heard, shared.stopping_heard.cancelled()).await;
-        shared.decide(|decides, now| decides.stop(now));
+        shared.end_wait_for_stop();
         let over = async {
             tokio::select! {
                 biased;

@@ -220,7 +220,7 @@ impl Session {
         }
         relays.answered_by(to);
         if stopping {
-            shared.stopping_heard.cancel();
+            shared.end_wait_for_stop();
         }
         Ok(relays.next_after(sent, shared.clock.now(), &answered))
     }

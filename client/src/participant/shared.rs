@@ -58,7 +58,7 @@ pub(super) struct Shared {
     pub(super) load: ArcSwap<ServiceLoad>,
     /// Cancelled when it is about to stop; heartbeats report that.
     pub(super) stopping: CancellationToken,
-    /// Cancelled once a coordinator knows of the stop.
+    /// Cancelled once a coordinator knows of the stop, or was not reached in time. Reports wait for it.
     pub(super) stopping_heard: CancellationToken,
     /// Cancelled to end all tasks.
     pub(super) end: CancellationToken,
@@ -121,6 +121,18 @@ impl Shared {
         self.held_reports.lock().deliver(self.clock.now());
         self.facts.notify_one();
         self.decided.send_replace(());
+    }
+
+    /// Lets a stopping participant report its releases.
+    pub(super) fn end_wait_for_stop(&self) {
+        self.stopping_heard.cancel();
+        self.facts.notify_one();
+    }
+
+    /// Returns whether reports wait for a coordinator to know of the stop: partitions that are reported before would be
+    /// given back.
+    fn awaits_stop(&self) -> bool {
+        self.stopping.is_cancelled() && !self.stopping_heard.is_cancelled()
     }
 
     /// Remembers the tables that a coordinator names. Dropped ones are kept for a while, because their partitions are
@@ -277,7 +289,11 @@ impl Shared {
 impl Facts for Shared {
     fn peek(&self, count: usize) -> Vec<Report> {
         // In one look: a loss decided in between would be reported at once.
-        self.look(|decides| if self.holds_reports() { Vec::new() } else { decides.reports(count) })
+        self.look(
+            |decides| {
+                if self.holds_reports() || self.awaits_stop() { Vec::new() } else { decides.reports(count) }
+            },
+        )
     }
 
     fn answered(&self, report: &Report, refused: Option<ErrorKind>) -> bool {

@@ -3,6 +3,7 @@
 use crate::service::{SOON, Service, Told, wait};
 use archon_client::testing::{FakeCoordinator, Reported};
 use archon_client::{Epoch, ErrorKind, Participant, ParticipantBuilder, PartitionId, Why};
+use futures::future::poll_immediate;
 use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -124,6 +125,26 @@ async fn partition_is_handed_over_and_back() {
         Reported::Left { participant: "byzantium".into() },
     ];
     assert!(coordinator.reported().ends_with(&tail), "{:?}", coordinator.reported());
+}
+
+#[tokio::test]
+async fn stop_releases_before_and_reports_after_it_is_known() {
+    let coordinator = FakeCoordinator::start().await.unwrap();
+    let service = Service::default();
+    let timing = (Duration::from_millis(100), Duration::from_secs(300), Duration::from_secs(400));
+    let athens = builder(&coordinator, "athens").timing(timing.0, timing.1, timing.2);
+    let athens = athens.start(service.clone()).await.unwrap();
+    let (partition, epoch) = owning(&coordinator, "athens", 3).await;
+    coordinator.silence("athens");
+    let mut stopping = Box::pin(athens.stop(SOON));
+    // Its timers do not run, so it does not give up waiting.
+    assert!(poll_immediate(&mut stopping).await.is_none());
+    let gone = Told::Released(partition, epoch, Why::Stopped);
+    wait("the release", || service.count(|told| *told == gone) == 1).await;
+    let is_reported = || coordinator.reported().contains(&released("athens", partition, epoch));
+    assert!(!is_reported(), "the partition would be given back");
+    coordinator.answer("athens");
+    assert!(stopping.await && is_reported());
 }
 
 #[tokio::test]

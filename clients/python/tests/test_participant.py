@@ -254,6 +254,7 @@ class ParticipantTest(unittest.TestCase):
         with self.assertRaises(AgentError) as absent:
             Participant("jobs", "127.0.0.1:1", start_within=0.3).start()
         self.assertEqual(absent.exception.kind, "unreachable")
+        self.assertIn("start one: archon participant --table jobs", str(absent.exception))
 
     def test_agent_that_stays_away_is_a_warning(self) -> None:
         with mock.patch.object(_participant, "UNREACHED_WARNED", 2), mock.patch.object(_participant, "_log") as log:
@@ -315,32 +316,67 @@ class ParticipantTest(unittest.TestCase):
             self.agent.wait(lambda: len(self.agent.answered("acquired")) == 5)
             self.assertLessEqual(len(self.agent.lists), 2, self.agent.lists)
 
-    def test_interrupted_request_is_no_success(self) -> None:
+    def answers(self, *outcomes: Any) -> "tuple[_answers.Answers, mock.Mock]":
+        """Returns a sender, and the caller whose requests have these outcomes."""
         caller = mock.Mock()
-        caller.call_with.side_effect = [KeyboardInterrupt(), {"refused": []}]
+        caller.call_with.side_effect = outcomes
         answers = _answers.Answers(caller)
-        waiting = _answers._Unsent("s1", b"{}")
-        answers._unsent.append(waiting)
-        with self.assertRaises(KeyboardInterrupt):
-            answers.post("s1", {})
-        assert waiting.is_done and waiting.error is not None
-        self.assertEqual(waiting.error.kind, "unreachable")
-        answers.post("s1", {})
+        self.addCleanup(answers.close)
+        return answers, caller
 
-    def test_outcomes_of_a_list_are_told_apart(self) -> None:
-        caller = mock.Mock()
-        answers = _answers.Answers(caller)
-        other = _answers._Unsent("s1", b"{}")
-        answers._unsent.append(other)
+    def test_answers_that_wait_travel_in_order_and_in_one_request(self) -> None:
         error = {"kind": "stale", "message": "it was lost"}
-        caller.call_with.return_value = {"refused": [{"index": 0, "error": error}]}
-        answers.post("s1", {})
-        assert other.error is not None
-        self.assertEqual(other.error.kind, "stale")
-        caller.call_with.return_value = {"refused": [{"index": 9, "error": error}]}
+        answers, caller = self.answers({"refused": [{"index": 1, "error": error}]})
+        kinds: List[Any] = []
+        for number in range(3):
+            outcome: Callable[[Any], None] = lambda error: kinds.append(error and error.kind)
+            answers.send("s1", {"sequence": number}, lambda: True, outcome)
+        answers.start()
+        until(lambda: len(kinds) == 3)
+        self.assertEqual(kinds, [None, "stale", None])
+        body = caller.call_with.call_args.args[3]
+        self.assertEqual(body, b'[{"sequence": 0},{"sequence": 1},{"sequence": 2}]')
+
+    def test_unanswered_answer_is_sent_again_before_later_ones(self) -> None:
+        answers, caller = self.answers()
+        kinds: List[Any] = []
+        answers.send("s1", {"sequence": 1}, lambda: True, kinds.append)
+        caller.call_with.side_effect = lambda *_: self.fail_then_take(answers, kinds)
+        answers.start()
+        until(lambda: len(kinds) == 2)
+        self.assertEqual(kinds, [None, None])
+        bodies = [call.args[3] for call in caller.call_with.call_args_list]
+        self.assertEqual(bodies, [b'[{"sequence": 1}]', b'[{"sequence": 1},{"sequence": 2}]'])
+
+    def fail_then_take(self, answers: Any, kinds: List[Any]) -> Any:
+        """Adds a later answer and fails, once; then takes all."""
+        if not self.calls:
+            self.calls.append("failed")
+            answers.send("s1", {"sequence": 2}, lambda: True, kinds.append)
+            raise AgentError("unreachable", "no answer")
+        return {"refused": []}
+
+    def test_single_attempt_raises_its_outcome(self) -> None:
+        malformed = {"refused": [{"index": 9, "error": {"kind": "stale", "message": "it was lost"}}]}
+        answers, _ = self.answers(malformed, {"refused": []})
+        answers.start()
         with self.assertRaises(AgentError) as raised:
-            answers.post("s1", {})
+            answers.post("s1", {}, 20.0)
         self.assertEqual(raised.exception.kind, "unreachable")
+        answers.post("s1", {}, 20.0)
+        answers.close()
+        with self.assertRaises(AgentError):
+            answers.post("s1", {}, 20.0)
+
+    def test_slow_answer_does_not_keep_callbacks_waiting(self) -> None:
+        self.agent.holds_lists = True
+        with self.participant(callback_threads=1):
+            for partition in range(3):
+                self.agent.acquire(partition, 5)
+            until(lambda: len(self.calls) == 3)
+            self.assertEqual(self.agent.answers, [])
+            self.agent.release_lists()
+            self.agent.wait(lambda: len(self.agent.answered("acquired")) == 3)
 
     def in_thread(self, call: Callable[[], Any]) -> Any:
         """Returns the result of a call that ends."""

@@ -1,8 +1,9 @@
-//! Measures how long partitions are without an owner: of a participant by the library, and of a service in Python beside
-//! an agent, alternating in one cluster (`docs/reference/measuring.md`).
+//! Measures how long partitions are without an owner: of a participant by the library, and of services beside an agent,
+//! alternating in one cluster (`docs/reference/measuring.md`).
 
 use crate::EXE;
 use crate::agents::program;
+use crate::minimal_service::{serve_http, serve_lines};
 use archon_client::Participant;
 use archon_integration_tests::{Cluster, Options, Room, cluster::TIMEOUT};
 use archon_local_cluster::{IdleService, Process};
@@ -18,15 +19,16 @@ const PARTITIONS: usize = 8;
 const RESOLUTION: Duration = Duration::from_micros(200);
 /// Measurements of each kind.
 const ROUNDS: usize = 7;
-/// Coordinators of a child process that is the participant by the library.
-const CHILD: &str = "ARCHON_TEST_HAND_OVER_OF";
+/// Kind of a child process, and the coordinators of the library or the socket of the agent.
+const CHILD: &str = "ARCHON_TEST_HAND_OVER_CHILD";
+const OF: &str = "ARCHON_TEST_HAND_OVER_OF";
 
 /// A service in Python that stops at a line of its standard input.
 const SERVICE: &str = r#"
 import sys
 sys.path.insert(0, "clients/python/src")
 from archon_participant import Participant
-participant = Participant("jobs", sys.argv[1])
+participant = Participant("jobs", sys.argv[1], acquire=lambda grant: None, release=lambda grant, reason: None)
 participant.start()
 sys.stdin.readline()
 participant.stop()
@@ -35,7 +37,12 @@ participant.stop()
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     Library,
-    Agent,
+    /// The package for Python beside an agent.
+    Python,
+    /// A minimal service over HTTP beside an agent.
+    Http,
+    /// A minimal service as the program of an agent.
+    Lines,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,43 +56,60 @@ enum End {
 
 /// A participant in other processes, which die with this object.
 struct Victim {
-    service: Child,
+    service: Option<Child>,
     agent: Option<Process>,
 }
 
 impl Victim {
     fn start(kind: Kind, cluster: &Cluster, round: usize) -> Self {
         let coordinators = cluster.coordinator_list();
-        let (mut command, agent) = match kind {
-            Kind::Library => {
-                let mut command = Command::new(std::env::current_exe().expect("a path"));
-                command.args(["--exact", "--ignored", "--nocapture", "hand_over_times::library_child"]);
-                command.env(CHILD, &coordinators);
-                (command, None)
-            }
-            Kind::Agent => {
-                let socket = format!("unix:{}", cluster.directory().join(format!("victim-{round}.sock")).display());
-                let arguments = ["participant", "--table", "jobs", "--name", "victim", "--weight", "10000"];
-                let more = ["--address", "127.0.0.1:8080", "--listen", &socket, "--coordinators", &coordinators];
-                let arguments: Vec<String> = arguments.into_iter().chain(more).map(str::to_owned).collect();
-                let agent = cluster.spawn(&format!("victim-{round}"), &arguments);
+        let socket = format!("unix:{}", cluster.directory().join(format!("victim-{round}.sock")).display());
+        let exe = std::env::current_exe().expect("a path").display().to_string();
+        let child = ["--exact", "--ignored", "--nocapture", "hand_over_times::child"];
+        let command = match kind {
+            Kind::Library => Some(Self::child(&exe, child, kind, &coordinators)),
+            Kind::Http => Some(Self::child(&exe, child, kind, socket.trim_start_matches("unix:"))),
+            Kind::Python => {
                 let mut command = program("python3");
                 command.args(["-c", SERVICE, &socket]);
-                (command, Some(agent))
+                Some(command)
             }
+            Kind::Lines => None,
         };
-        let service = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the service starts");
+        let agent = (kind != Kind::Library).then(|| {
+            let mut arguments = vec!["participant", "--table", "jobs", "--name", "victim", "--weight", "10000"];
+            arguments.extend(["--address", "127.0.0.1:8080", "--coordinators", &coordinators]);
+            let named = format!("{CHILD}={kind:?}");
+            match command {
+                Some(_) => arguments.extend(["--listen", &socket]),
+                None => arguments.extend(["--exec", "env", &named, &exe].into_iter().chain(child)),
+            }
+            let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+            cluster.spawn(&format!("victim-{round}"), &arguments)
+        });
+        let service = command.map(|mut command| {
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the service starts")
+        });
         Self { service, agent }
     }
 
+    fn child(exe: &str, arguments: [&str; 4], kind: Kind, of: &str) -> Command {
+        let mut command = Command::new(exe);
+        command.args(arguments).env(CHILD, format!("{kind:?}")).env(OF, of);
+        command
+    }
+
     fn end(&mut self, end: End) {
-        match end {
-            End::Stop => self.service.stdin.as_mut().expect("a pipe").write_all(b"stop\n").expect("it runs"),
-            End::Kill | End::KillAll => {
-                if let Some(mut agent) = self.agent.take_if(|_| end == End::KillAll) {
+        match (end, &mut self.service, &mut self.agent) {
+            (End::Stop, Some(service), _) => {
+                service.stdin.as_mut().expect("a pipe").write_all(b"stop\n").expect("it runs");
+            }
+            (End::Stop, None, agent) => agent.as_ref().expect("an agent").ask_to_end(),
+            (End::Kill | End::KillAll, service, agent) => {
+                if let Some(mut agent) = agent.take_if(|_| end == End::KillAll) {
                     agent.kill();
                 }
-                self.service.kill().expect("it runs");
+                service.as_mut().expect("a service").kill().expect("it runs");
             }
         }
     }
@@ -93,15 +117,25 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        let _ = self.service.kill();
-        let _ = self.service.wait();
+        if let Some(service) = &mut self.service {
+            let _ = service.kill();
+            let _ = service.wait();
+        }
     }
 }
 
 #[test]
 #[ignore = "process of the measurement below"]
-fn library_child() {
-    let Ok(coordinators) = std::env::var(CHILD) else { return };
+fn child() {
+    let (Ok(kind), of) = (std::env::var(CHILD), std::env::var(OF).unwrap_or_default()) else { return };
+    match kind.as_str() {
+        "Http" => serve_http(&of),
+        "Lines" => serve_lines(),
+        _ => serve_by_library(&of),
+    }
+}
+
+fn serve_by_library(coordinators: &str) {
     let runtime = Runtime::new().expect("a runtime");
     let builder = Participant::builder(coordinators.split(',').map(str::to_owned).collect::<Vec<_>>());
     let builder = builder.table("jobs").name("victim").address("127.0.0.1:8080").weight(10_000);
@@ -127,8 +161,9 @@ fn hand_over_times_of_library_and_agent() {
     let mut times: BTreeMap<(End, Kind), Vec<Duration>> = BTreeMap::new();
     for round in 0..ROUNDS {
         for (place, end) in [End::Kill, End::KillAll, End::Stop].into_iter().enumerate() {
-            for kind in [Kind::Library, Kind::Agent] {
-                let mut victim = Victim::start(kind, &cluster, round * 10 + place);
+            let minimal = [Kind::Http, Kind::Lines].into_iter().filter(|_| end == End::Stop);
+            for kind in [Kind::Library, Kind::Python].into_iter().chain(minimal) {
+                let mut victim = Victim::start(kind, &cluster, round * 100 + place * 10 + kind as usize);
                 // A plan leaves the survivor one of them, also with these weights.
                 wait_owned(RESOLUTION * 50, "the other participant to own them", &|owned| owned <= 1);
                 let begun = Instant::now();

@@ -11,6 +11,7 @@ mod hand_over_times;
 mod kv_rows;
 mod locks;
 mod many_participants;
+mod minimal_service;
 mod owners;
 mod participants;
 mod recipes;

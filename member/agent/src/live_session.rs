@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -264,8 +265,12 @@ impl LiveSession {
             match next {
                 Next::Events(events, position) => return Some((events, position)),
                 Next::Close => return None,
-                // `self` holds the sender.
-                Next::Wait => drop(changed.changed().await),
+                Next::Wait => {
+                    // `self` holds the sender.
+                    let _ = changed.changed().await;
+                    // Events of several partitions arise together, in tasks that are ready to run: they travel together.
+                    yield_now().await;
+                }
             }
         }
     }

@@ -1,80 +1,146 @@
-"""Answers to events: those of several threads travel in one request."""
+"""Answers to events: one thread sends them, and all that wait travel in one request."""
 
 import json
+import os
 import threading
-from typing import List, Optional
+from collections import deque
+from typing import Callable, Deque, List, Optional
 
 from ._errors import AgentError
 from ._http import Caller, Document
 
 #: Most bytes of answers in one request. The agent takes a body of 64 KiB.
 REQUEST_BYTES_MAX = 32 * 1024
+#: Seconds between attempts to send an answer.
+RETRY_SECONDS = 0.1
+
+#: Handles the outcome of an answer: ``None``, or why it was not taken.
+Outcome = Callable[[Optional[AgentError]], None]
+
+_STOPPED = AgentError("unreachable", "the participant has stopped")
 
 
 class _Unsent:
-    """An answer whose thread waits for the outcome."""
+    """An answer without an outcome."""
 
-    def __init__(self, session: str, text: bytes) -> None:
-        self.session, self.text = session, text
-        self.is_done = False
-        #: Stays if the thread that sends it is interrupted.
-        self.error: Optional[AgentError] = AgentError("unreachable", "the request was interrupted")
+    def __init__(self, session: str, body: Document, outcome: Outcome, is_needed: Optional[Callable[[], bool]]) -> None:
+        self.session, self.text = session, json.dumps(body, allow_nan=False).encode()
+        self.outcome = outcome
+        #: ``None`` for a single attempt.
+        self.is_needed = is_needed
 
 
 class Answers:
-    """Sender of answers. While one request is on its way, further answers wait, and the next request has all of them."""
+    """Sender of answers, in their order. While one request is on its way, further answers wait, and the next request has
+    all of them."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._lock = threading.Lock()
-        self._sending = threading.Lock()
-        self._unsent: List[_Unsent] = []
+        self._changed = threading.Condition()
+        self._unsent: Deque[_Unsent] = deque()
+        self._closed = False
+        #: Process that sends.
+        self._pid: Optional[int] = None
 
-    def post(self, session: str, body: Document) -> None:
-        """Sends an answer once. Raises :class:`AgentError` if it is refused, or gets no outcome in time, and ``ValueError`` for a
-        number that is not finite."""
-        self._caller.check_process()
-        own = _Unsent(session, json.dumps(body, allow_nan=False).encode())
-        with self._lock:
-            self._unsent.append(own)
-        with self._sending:
-            # Another thread may have sent it, or was interrupted with it: then nothing is left.
-            while not own.is_done:
-                answers = self._next()
-                if not answers:
+    def start(self) -> threading.Thread:
+        """Starts the thread that sends."""
+        self._pid = os.getpid()
+        thread = threading.Thread(target=self._run, name="archon-answers", daemon=True)
+        thread.start()
+        return thread
+
+    def send(self, session: str, body: Document, is_needed: Callable[[], bool], outcome: Outcome) -> None:
+        """Sends an answer until it has an outcome, or is not needed any longer. Does not wait.
+
+        The thread that sends calls both functions, so they must not wait.
+        """
+        self._add(_Unsent(session, body, outcome, is_needed))
+
+    def post(self, session: str, body: Document, within: float) -> None:
+        """Sends an answer once, and waits for its outcome.
+
+        Raises :class:`AgentError` if it is refused, or has no outcome in time, and ``ValueError`` for a number that is not
+        finite.
+        """
+        if self._pid != os.getpid():
+            # The thread exists in the parent alone.
+            raise AgentError("unreachable", "the connection to the agent belongs to the parent of this process")
+        ended = threading.Event()
+        errors: List[Optional[AgentError]] = []
+
+        def end(error: Optional[AgentError]) -> None:
+            errors.append(error)
+            ended.set()
+
+        self._add(_Unsent(session, body, end, None))
+        if not ended.wait(within):
+            raise AgentError("unreachable", "the agent does not answer earlier requests")
+        if errors[0] is not None:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Ends the thread. Answers that are left are not sent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _add(self, unsent: _Unsent) -> None:
+        with self._changed:
+            if not self._closed:
+                self._unsent.append(unsent)
+                self._changed.notify()
+                return
+        unsent.outcome(_STOPPED)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._unsent or self._closed)
+                if self._closed:
                     break
-                self._post(answers)
-        if own.error is not None:
-            raise own.error
+            if self._post(self._next()):
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
+        # Nothing is added any more.
+        while self._unsent:
+            self._unsent.popleft().outcome(_STOPPED)
 
     def _next(self) -> List[_Unsent]:
         """Takes the oldest answers of one session that fit into a request."""
-        with self._lock:
-            count, size = 0, 0
-            for unsent in self._unsent:
-                size += len(unsent.text) + 1
-                if count and (size > REQUEST_BYTES_MAX or unsent.session != self._unsent[0].session):
-                    break
-                count += 1
-            taken, self._unsent = self._unsent[:count], self._unsent[count:]
+        taken: List[_Unsent] = []
+        size = 0
+        # Other threads only append.
+        while self._unsent:
+            first = self._unsent[0]
+            size += len(first.text) + 1
+            if taken and (size > REQUEST_BYTES_MAX or first.session != taken[0].session):
+                break
+            taken.append(self._unsent.popleft())
         return taken
 
-    def _post(self, answers: List[_Unsent]) -> None:
-        errors: List[Optional[AgentError]] = []
+    def _post(self, answers: List[_Unsent]) -> bool:
+        """Sends a request. Returns whether some of its answers are to be sent again."""
+        again: List[_Unsent] = []
+        for unsent, error in zip(answers, self._outcomes(answers)):
+            is_late = error is not None and error.kind in ("unreachable", "overloaded")
+            if is_late and unsent.is_needed is not None and unsent.is_needed():
+                again.append(unsent)
+            else:
+                unsent.outcome(error)
+        self._unsent.extendleft(reversed(again))
+        return bool(again)
+
+    def _outcomes(self, answers: List[_Unsent]) -> List[Optional[AgentError]]:
+        """Sends a request. Returns the outcome of each answer."""
+        outcomes: List[Optional[AgentError]] = [None] * len(answers)
         try:
-            errors = [None] * len(answers)
             body = b"[" + b",".join(unsent.text for unsent in answers) + b"]"
-            outcome = self._caller.call_with("POST", "/v1/answers", answers[0].session, body)
-            for refused in outcome.get("refused", ()):
+            answered = self._caller.call_with("POST", "/v1/answers", answers[0].session, body)
+            for refused in answered.get("refused", ()):
                 error = refused["error"]
-                errors[refused["index"]] = AgentError(str(error["kind"]), str(error["message"]))
+                outcomes[refused["index"]] = AgentError(str(error["kind"]), str(error["message"]))
+            return outcomes
         except AgentError as error:
-            errors = [error] * len(answers)
-        except (LookupError, TypeError, AttributeError) as error:
-            why = f"the outcome of answers is malformed: {error!r}"
-            errors = [AgentError("unreachable", why)] * len(answers)
-        finally:
-            for unsent in answers:
-                unsent.is_done = True
-        for unsent, outcome_error in zip(answers, errors):
-            unsent.error = outcome_error
+            return [error] * len(answers)
+        except Exception as error:
+            return [AgentError("unreachable", f"the outcome of answers is malformed: {error!r}")] * len(answers)

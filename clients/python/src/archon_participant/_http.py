@@ -20,6 +20,9 @@ SILENCE_SECONDS = 30.0
 #: Longest line of the stream, in bytes.
 LINE_BYTES_MAX = 1024 * 1024
 
+#: Most bytes of one read of the stream.
+READ_BYTES_MAX = 64 * 1024
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -253,17 +256,29 @@ class Stream:
 
     def events(self) -> Iterator[Document]:
         """Yields events until the connection ends."""
-        assert self._response is not None
-        while True:
+        for line in self._lines():
+            if not line.startswith(b"data: "):
+                continue
             try:
-                line = self._response.readline(LINE_BYTES_MAX)
-                event = json.loads(line[len(b"data: ") :]) if line.startswith(b"data: ") else None
-            except (OSError, http.client.HTTPException, ValueError):
-                return
-            if not line.endswith(b"\n"):
+                event = json.loads(line[len(b"data: ") :])
+            except ValueError:
                 return
             if isinstance(event, dict):
                 yield event
+
+    def _lines(self) -> Iterator[bytes]:
+        """Yields complete lines. Those that have arrived together cost one read."""
+        assert self._response is not None
+        rest = b""
+        while len(rest) <= LINE_BYTES_MAX:
+            try:
+                read = self._response.read1(READ_BYTES_MAX)
+            except (OSError, http.client.HTTPException, ValueError):
+                return
+            if not read:
+                return
+            *lines, rest = (rest + read).split(b"\n")
+            yield from lines
 
     def shut(self) -> None:
         """Ends the connection from any thread: the reader finds its end."""

@@ -114,6 +114,8 @@ class Participant:
         self._answers = Answers(self._answer_caller)
         self._questions = Caller(agent, REQUEST_SECONDS, tls_dir)
         self._threads: List[threading.Thread] = []
+        #: The thread of `_answers`, once it is started.
+        self._sender: Optional[threading.Thread] = None
         self._workers: List[threading.Thread] = []
         #: Partitions with work; `None` ends a worker.
         self._ready: "queue.SimpleQueue[Optional[Key]]" = queue.SimpleQueue()
@@ -135,6 +137,7 @@ class Participant:
             thread = threading.Thread(target=run, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
+        self._sender = self._answers.start()
         connected = self._connected.wait(self._start_within)
         if self._session is None or not connected or self._stopping.is_set():
             is_stopped, error = self._stopping.is_set(), self._error
@@ -143,7 +146,11 @@ class Participant:
                 raise AgentError("unreachable", "the participant was stopped while it started")
             if error is not None and not isinstance(error, AgentError):
                 raise AgentError("invalid", f"the agent at {self.agent} sends no valid events: {error!r}") from error
-            raise error or AgentError("unreachable", f"the agent at {self.agent} does not answer")
+            if error is None or error.kind == "unreachable":
+                why = str(error or f"the agent at {self.agent} does not answer")
+                remedy = f"start one: archon participant --table {self.table} --name NAME --address HOST:PORT"
+                raise AgentError("unreachable", f"{why}; {remedy}") from error
+            raise error
         return self
 
     @property
@@ -168,7 +175,7 @@ class Participant:
         session, released = self._session, False
         if session is not None and not session.over.is_set():
             try:
-                self._answer(session, {"answer": "stop"}, until=min(deadline, time.monotonic() + 1.0))
+                self._send_stop(session, min(deadline, time.monotonic() + 1.0))
                 released = session.over.wait(max(0.0, deadline - time.monotonic())) and not session.failed.is_set()
             except AgentError as error:
                 _log.warning("the stop did not reach the agent: %s", error)
@@ -199,13 +206,14 @@ class Participant:
         if self._session is not None:
             self._end(self._session, "the participant has stopped")
         # No answer has an effect after the end of the session.
+        self._answers.close()
         self._answer_caller.close()
         self._questions.close()
         with self._lock:
             workers = list(self._workers)
         for _ in workers:
             self._ready.put(None)
-        self._join(workers, deadline)
+        self._join(workers if self._sender is None else [*workers, self._sender], deadline)
 
     def _join(self, threads: List[threading.Thread], deadline: float) -> None:
         for thread in threads:
@@ -249,7 +257,7 @@ class Participant:
         session = self._session
         if session is not None:
             body = {"answer": "drop", "table": grant.table, "partition": grant.partition, "epoch": grant.epoch}
-            self._answers.post(session.name, body)
+            self._answers.post(session.name, body, 2 * REQUEST_SECONDS)
 
     def publish_load(self, bytes_stored: int, operations_per_second: int) -> None:
         """Sets the load that ``archon node list`` shows."""
@@ -260,7 +268,7 @@ class Participant:
                 "bytes_stored": bytes_stored,
                 "operations_per_second": operations_per_second,
             }
-            self._answers.post(session.name, body)
+            self._answers.post(session.name, body, 2 * REQUEST_SECONDS)
 
     # Events
 
@@ -516,11 +524,13 @@ class Participant:
             self._forget(session, grant)
             self._answer(session, {**body, "answer": "refused", "reason": reason})
             return
-        taken = self._answer(session, body)
-        if taken:
+
+        def taken() -> None:
             # A loss or a release may have come meanwhile.
             grant._advance((ACQUIRING,), OWNED)
-        self._beat.set()
+            self._beat.set()
+
+        self._answer(session, body, taken)
 
     def _run_release(self, session: _Session, grant: Grant, sequence: int, reason: str) -> None:
         try:
@@ -550,29 +560,34 @@ class Participant:
             if session.grants.get(key) is grant:
                 del session.grants[key]
 
-    def _answer(self, session: _Session, body: Document, until: Optional[float] = None) -> bool:
-        """Sends an answer, again and again until the agent has it or the session has ended.
+    def _answer(self, session: _Session, body: Document, taken: Callable[[], None] = lambda: None) -> None:
+        """Sends an answer, again and again until the agent has it or the session has ended. Does not wait.
 
-        Returns whether it was taken. With a time limit it raises :class:`AgentError`.
+        Then calls ``taken``, unless it is refused.
         """
+
+        def outcome(error: Optional[AgentError]) -> None:
+            if error is None:
+                taken()
+            elif error.kind in ("stale", "ended", "unreachable"):
+                # The partition was lost meanwhile: that event comes or has come. Or the session has ended.
+                _log.debug("an answer was too late: %s", error)
+            else:
+                # The agent would wait for this answer forever.
+                self._abandon(session, error)
+
+        self._answers.send(session.name, body, lambda: not (session.over.is_set() or session.failed.is_set()), outcome)
+
+    def _send_stop(self, session: _Session, until: float) -> None:
+        """Sends `stop` before the other answers. Raises :class:`AgentError` if that takes too long."""
         while not session.over.is_set() and not session.failed.is_set():
             try:
-                if until is None:
-                    self._answers.post(session.name, body)
-                else:
-                    within = until - time.monotonic()
-                    self._answer_caller.call("POST", "/v1/answers", session.name, body, within)
-                return True
+                body: Document = {"answer": "stop"}
+                self._answer_caller.call("POST", "/v1/answers", session.name, body, until - time.monotonic())
+                return
             except AgentError as error:
-                if error.kind in ("stale", "ended"):
-                    # The partition was lost meanwhile: that event comes or has come.
-                    _log.debug("an answer was too late: %s", error)
-                    return False
-                if until is not None and (error.kind != "unreachable" or time.monotonic() > until):
+                if error.kind == "ended":
+                    return
+                if error.kind != "unreachable" or time.monotonic() > until:
                     raise
-                if error.kind not in ("unreachable", "overloaded"):
-                    # The agent would wait for this answer forever.
-                    self._abandon(session, error)
-                    return False
             session.over.wait(RETRY_SECONDS)
-        return False
