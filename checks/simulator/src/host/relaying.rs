@@ -73,7 +73,7 @@ impl World {
             Took::Waits if alone => {
                 let (lease, departure_ms) =
                     (Some(heartbeat.answer(lease_ms, Vec::new())), relay.next_departure_ms(now));
-                let cluster = ClusterNow { relays: relaying.count, door_every_ms: process.knocking.every_ms() };
+                let cluster = ClusterNow { relays: relaying.count, door_every_ms: process.prober.every_ms() };
                 self.tell_member(host, from, Said::Answer { heartbeat, lease, news: None, departure_ms, cluster });
             }
             Took::Waits => self.say_no_coordinator(host, from),

@@ -95,7 +95,7 @@ impl World {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         let (stopping, boot, holds) = (process.stopping.is_some(), process.boot, process.complete);
-        let doors = process.knocking.report(now);
+        let doors = process.prober.report(now);
         let Some(round) = &mut process.relaying.round else { return };
         round.sent = now;
         round.numbers.clear();
@@ -151,7 +151,7 @@ impl World {
     ) {
         let (now, unit) = (self.local(host), self.plan.unit_ms());
         let Some(process) = self.hosts[host].process.as_mut().filter(|_| counts) else { return };
-        process.knocking.note_every(cluster.door_every_ms);
+        process.prober.note_every(cluster.door_every_ms);
         if !self.plan.relays {
             return;
         }
