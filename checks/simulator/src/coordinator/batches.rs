@@ -1,12 +1,12 @@
 //! Relayed heartbeats: judged individually, like all others, and answered together.
 
-use super::session::{Heard, Whole};
+use super::session::Whole;
 use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, Event, News};
 use crate::host::carried::CarriedBeat;
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::ClusterState;
-use archon_coordinator_core::term::{self, Beat};
+use archon_coordinator_core::term::{self, Beat, Heard};
 use archon_types::{ErrorKind, Version, relay_count};
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
                     if let Some(report) = doors {
                         session.term.note_doors(node, incarnation, report, now);
                     }
-                    session.heard.insert(node, Heard { incarnation, at: now, holds });
+                    session.heard.insert(node, (incarnation, Heard { at: now, holds, carried: true }));
                     session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: Some(batch), holds }));
                     waits = true;
                 }

@@ -8,7 +8,7 @@ use crate::coordinator::member::host_of;
 use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, Round};
+use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, PushStep, Round};
 use archon_coordinator_core::{Command, DoorNews};
 use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
 
@@ -83,20 +83,16 @@ impl World {
             if pushed.incarnation != row.incarnation {
                 *pushed = Pushed::nothing(row.incarnation);
             }
-            let heard = session.heard.get(&row.id).filter(|heard| heard.incarnation == row.incarnation);
+            let heard =
+                session.heard.get(&row.id).filter(|(life, _)| *life == row.incarnation).map(|(_, heard)| *heard);
             if let Some(heard) = heard {
-                pushed.acknowledged.look_at_heartbeat(heard.at, heard.holds);
-                pushed.acknowledged.note_held(state, heard.at, heard.holds);
-                if pushed.acknowledged.lacks_news_alone(state, row.id)
-                    && news(state, heard.holds).is_some()
-                    && pushed.awaited.until(state, heard.at, heard.holds, now).is_some()
-                {
-                    self.coverage.pushes_spared += 1;
-                    continue;
-                }
+                pushed.acknowledged.hear(state, heard, true);
             }
+            let has_news = |holds| news(state, holds).is_some();
+            let step = pushed.acknowledged.next_step(state, row.id, heard, now, has_news);
+            self.coverage.pushes_spared += u64::from(matches!(step, PushStep::Await(_)));
             let waits = pushed.under_way.as_ref().is_some_and(|under_way| truth - under_way.sent < PUSH_MS);
-            if waits || pushed.acknowledged.due(state, row.id).is_none() {
+            if waits || !matches!(step, PushStep::Push(_)) {
                 continue;
             }
             let Some((push, promise)) = pushed.acknowledged.next(state, row.id, &Whole) else { continue };
@@ -217,9 +213,7 @@ impl World {
                 // An answer that came after the push was given up is ignored.
                 let answered = pushed.under_way.take_if(|under_way| under_way.number == number);
                 let Some(answered) = answered else { return };
-                if pushed.acknowledged.take(answered.promise, version, false, now) {
-                    pushed.awaited.pushed();
-                }
+                pushed.acknowledged.take(answered.promise, version, false, now);
                 if pushed.acknowledged.due(&own.state, node).is_some() {
                     self.push_soon(coordinator);
                 }
