@@ -17,12 +17,9 @@ impl World {
         let (mut waits, mut refused) = (false, Vec::new());
         for CarriedBeat { heartbeat, stopping, holds, doors, .. } in beats {
             let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
-            let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
-            match session.term.heartbeat(&own.state, beat, now) {
+            let (number, doors) = (heartbeat.number(), doors.as_ref());
+            match session.term.heartbeat(&own.state, Beat { node, incarnation, number, stopping, doors }, now) {
                 Ok(Some(unconfirmed)) => {
-                    if let Some(report) = doors {
-                        session.term.note_doors(node, incarnation, report, now);
-                    }
                     session.heard.insert(node, (incarnation, Heard { at: now, holds, carried: true }));
                     session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: Some(batch), holds }));
                     waits = true;

@@ -140,12 +140,9 @@ impl World {
             }
             MemberMessage::Heartbeat { heartbeat, stopping, doors } => {
                 let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
-                let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
-                match session.term.heartbeat(&own.state, beat, now) {
+                let (number, doors) = (heartbeat.number(), doors.as_ref());
+                match session.term.heartbeat(&own.state, Beat { node, incarnation, number, stopping, doors }, now) {
                     Ok(Some(unconfirmed)) => {
-                        if let Some(report) = doors {
-                            session.term.note_doors(node, incarnation, report, now);
-                        }
                         session.heard.remove(&node);
                         let holds = Version::ZERO;
                         session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: None, holds }));
