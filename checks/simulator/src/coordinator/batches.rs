@@ -1,9 +1,8 @@
 //! Relayed heartbeats: judged individually, like all others, and answered together.
 
 use super::session::Whole;
-use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, Event, News};
+use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, News};
 use crate::host::carried::CarriedBeat;
-use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::ClusterState;
 use archon_coordinator_core::term::{self, Beat, Heard};
@@ -54,7 +53,7 @@ impl World {
         self.coverage.withdrawn += withdrawn.sum::<u64>();
         self.name_coordinators(by, host);
         let message = CoordinatorMessage::Judged { by, batch, answers, cluster };
-        self.send(End::Coordinator(by), End::Host(host), Event::CoordinatorMessage { host, message });
+        self.send_to_host(by, host, message);
     }
 }
 

@@ -6,7 +6,6 @@ use crate::check::door_checks::Verdicts;
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
 use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
-use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, PushStep, Round};
 use archon_coordinator_core::{Command, DoorNews};
@@ -107,7 +106,7 @@ impl World {
             if let Some(host) = host_of(&address) {
                 self.name_coordinators(coordinator, host);
                 let message = CoordinatorMessage::Push(Box::new(push));
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+                self.send_to_host(coordinator, host, message);
             }
         }
         self.after(PUSH_MS, Event::PushRound { coordinator, term });
@@ -125,11 +124,7 @@ impl World {
                 MemberMessage::Beats { batch, .. } => CoordinatorMessage::BatchRefused { batch, leader },
                 _ => CoordinatorMessage::NotLeader { leader },
             };
-            return self.send(
-                End::Coordinator(coordinator),
-                End::Host(host),
-                Event::CoordinatorMessage { host, message },
-            );
+            return self.send_to_host(coordinator, host, message);
         };
         let term = session.term.number();
         match message {
@@ -172,11 +167,7 @@ impl World {
                     _ if self.led(coordinator) != Some(term) => {}
                     _ => {
                         let message = CoordinatorMessage::Reported { report, refused };
-                        self.send(
-                            End::Coordinator(coordinator),
-                            End::Host(host),
-                            Event::CoordinatorMessage { host, message },
-                        );
+                        self.send_to_host(coordinator, host, message);
                     }
                 }
             }
@@ -192,11 +183,7 @@ impl World {
                         session.told.insert(node, told);
                         let version = told.version;
                         let message = CoordinatorMessage::Duties { incarnation, term, version, duties };
-                        self.send(
-                            End::Coordinator(coordinator),
-                            End::Host(host),
-                            Event::CoordinatorMessage { host, message },
-                        );
+                        self.send_to_host(coordinator, host, message);
                     }
                     Ok(Polled::Nothing | Polled::NotActive) => {}
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
@@ -221,7 +208,7 @@ impl World {
     fn stale(&mut self, coordinator: usize, host: usize, (node, incarnation): (NodeId, Incarnation)) {
         self.judge_ended(coordinator, node, incarnation);
         let message = CoordinatorMessage::Stale { incarnation };
-        self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+        self.send_to_host(coordinator, host, message);
     }
 
     /// V: checks that a coordinator fences no valid incarnation (rule 72).
@@ -317,7 +304,7 @@ impl World {
             self.name_coordinators(coordinator, host);
             let answer = heartbeat.answer(answer.lease_ms, answer.withdrawn);
             let message = CoordinatorMessage::Lease { answer, cluster };
-            self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+            self.send_to_host(coordinator, host, message);
         }
         for ((host, batch), answers) in batches {
             self.answer_batch(coordinator, host, batch, answers);

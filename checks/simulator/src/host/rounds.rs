@@ -2,11 +2,10 @@
 
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
-use crate::event::{ClusterNow, Event, MemberMessage, PeerMessage};
+use crate::event::{ClusterNow, MemberMessage, PeerMessage};
 use crate::host::carried::{Said, stream};
 use crate::host::round::Round;
 use crate::mutant::broken_member;
-use crate::network::End;
 use crate::world::World;
 use archon_host::Life;
 use archon_member::{
@@ -128,8 +127,7 @@ impl World {
             self.pass_to_peer(host, there, carry);
         }
         for (coordinator, message) in to_coordinators {
-            let event = Event::MemberMessage { coordinator, host, message };
-            self.send(End::Host(host), End::Coordinator(coordinator), event);
+            self.send_to_coordinator(host, coordinator, message);
         }
     }
 

@@ -3,7 +3,6 @@
 use super::start::held;
 use crate::event::{CoordinatorMessage, Event, MemberMessage};
 use crate::mutant::broken_member;
-use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Register;
 use archon_host::Life;
@@ -69,8 +68,7 @@ impl World {
     pub(crate) fn send_up(&mut self, host: usize, guess: usize, others: bool, message: &MemberMessage) {
         for coordinator in self.coordinators_known_to(host) {
             if coordinator == guess || others {
-                let event = Event::MemberMessage { coordinator, host, message: message.clone() };
-                self.send(End::Host(host), End::Coordinator(coordinator), event);
+                self.send_to_coordinator(host, coordinator, message.clone());
             }
         }
     }
