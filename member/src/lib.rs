@@ -11,6 +11,7 @@
 //! | `doors` | results of probes of other nodes' client listeners |
 //! | `grants` | the lease, its scope and its end |
 //! | `heartbeat` | heartbeats and their matching answers |
+//! | `node_rows` | rows of nodes: relays, probe targets, fenced incarnations |
 //! | `participant/` | partitions that a participant acquires, releases and loses |
 //! | `prober` | times, targets and deadlines of probes |
 //! | `relay/` | heartbeats carried for other members |
@@ -23,6 +24,7 @@ mod doors;
 mod grants;
 mod heartbeat;
 mod mutant;
+mod node_rows;
 mod participant;
 mod prober;
 mod registering;
@@ -36,6 +38,7 @@ pub use heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use node_rows::NodeRows;
 pub use participant::{Acquired, Effect, Holdings, Participation, Why};
 pub use prober::{Probe, Prober};
 pub use registering::{Again, Registering};

@@ -63,7 +63,7 @@ impl ProbeSender<'_> {
                 let (now, mut prober) = (self.clock.now(), self.probing.prober.lock());
                 let late = prober.expire(now).len() as u64;
                 let sent = prober.begin(now, self.tables.nodes_version(), || {
-                    let (version, targets) = self.tables.doors_of(self.member);
+                    let (version, targets) = self.tables.probed_by(self.member);
                     nodes = targets.into_iter().map(|node| (node.id, node)).collect();
                     (version, nodes.values().map(|node: &Node| (node.id, node.incarnation)).collect())
                 });

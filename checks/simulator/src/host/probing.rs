@@ -2,6 +2,7 @@
 //! connections and clocks are the world's.
 
 use crate::event::{Event, PeerMessage};
+use crate::host::carried::cluster;
 use crate::host::door::Shut;
 use crate::network::End;
 use crate::world::World;
@@ -16,7 +17,8 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let late = process.prober.expire(now);
         let (rows, version) = (&process.relaying.rows, process.peers_version);
-        let sent = process.prober.begin(now, version, || (version, rows.doors_of(life.node)));
+        let targets = || rows.probed_by(cluster(), life.node).map(|row| (row.id, row.incarnation)).collect();
+        let sent = process.prober.begin(now, version, || (version, targets()));
         let boot = process.boot;
         late.into_iter().for_each(|probe| self.note_probe(host, probe, Err(DoorFailure::Silent)));
         self.coverage.knocks += sent.len() as u64;

@@ -87,7 +87,7 @@ impl Process {
                 let known = shell.peers.insert(node, (incarnation, failed));
                 changed |= known != Some((incarnation, failed));
             }
-            told = self.relaying.take_rows(registrations.rows, registrations.removed);
+            told = self.relaying.take_rows(registrations.version, registrations.rows, registrations.removed);
         }
         let newer = |list: &TableList| (list.version, list.last) > (shell.tables.version, shell.tables.last);
         if let Some(list) = tables.filter(newer) {

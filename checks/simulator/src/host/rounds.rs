@@ -3,7 +3,7 @@
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
 use crate::event::{ClusterNow, MemberMessage, PeerMessage};
-use crate::host::carried::{Said, stream};
+use crate::host::carried::{Said, cluster, stream};
 use crate::host::round::Round;
 use crate::mutant::broken_member;
 use crate::world::World;
@@ -29,7 +29,7 @@ impl World {
             None if process.next_heartbeat <= now => {
                 let known = match relaying.count {
                     0 => Vec::new(),
-                    count => relaying.rows.relays_of(life.node, count),
+                    count => relaying.rows.relays_of(cluster(), life.node, count).map(|relay| relay.id).collect(),
                 };
                 let relays = relaying.ways.order(&known);
                 if relays.is_empty() && !known.is_empty() && relaying.straight == 0 {
@@ -105,7 +105,7 @@ impl World {
             let waits_ms = match *way {
                 Way::Relay(relay) => {
                     let from = ReturnAddress { stream: stream(host, boot), frame: heartbeat.number() };
-                    let there = process.relaying.rows.address(relay).and_then(host_of);
+                    let there = process.relaying.rows.get(relay).and_then(|row| host_of(&row.address));
                     let carry = PeerMessage::Carry { from, heartbeat, stopping, holds, doors: doors.clone() };
                     to_relays.extend(there.map(|there| (there, carry)));
                     RELAY_ANSWER_MS
