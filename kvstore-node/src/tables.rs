@@ -1,11 +1,12 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
+use archon_member::NodeRows;
 use archon_proto::convert::members::session::Member;
 use archon_types::limits::COORDINATORS_MAX;
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,
-    NodeStatus, Over, Partition, PartitionId, PartitionTable, PlacementId, RangeLimits, RelayAddress, RelayCandidate,
-    RemovedNodes, ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version, doors_of, relays, relays_of,
+    NodeStatus, Over, Partition, PartitionId, PartitionTable, PlacementId, RangeLimits, RelayAddress, ScanOrder, Table,
+    TableDelta, TableId, TableList, TablePiece, Version,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -20,10 +21,7 @@ struct State {
     tables: BTreeMap<TableId, PartitionTable>,
     /// Tables with automatic splits or merges.
     limited: BTreeMap<TableId, RangeLimits>,
-    nodes: BTreeMap<NodeId, Node>,
-    nodes_version: Version,
-    /// Removed nodes, as of the last removal received.
-    removed: RemovedNodes,
+    rows: NodeRows,
     /// Existing tables, as of the last drop received.
     list: TableList,
     /// Names of tables that were held here and dropped, each with the last such table.
@@ -87,7 +85,7 @@ impl Tables {
         let mut state = self.state.write();
         let mut whole = true;
         if let Some(delta) = news.nodes {
-            whole &= state.merge_nodes(delta);
+            whole &= state.rows.merge(delta);
         }
         if let Some(list) = news.tables {
             state.take_list(list);
@@ -111,7 +109,7 @@ impl Tables {
         }
         let claims = state.tables.values().map(|table| state.claim(table));
         let newest = claims.max().unwrap_or_default().max(state.complete);
-        let (removed, nodes) = (state.removed.version, state.nodes_version);
+        let (removed, nodes) = (state.rows.removed().version, state.rows.version());
         drop(state);
         for (watched, now) in [(&self.removals, removed), (&self.nodes, nodes)] {
             watched.send_if_modified(|version| std::mem::replace(version, now.max(*version)) < now);
@@ -138,7 +136,7 @@ impl Tables {
 
     /// Returns whether the node was removed from the cluster for good, as far as known.
     pub(crate) fn is_removed(&self, id: NodeId) -> bool {
-        self.state.read().removed.contains(id)
+        self.state.read().rows.removed().contains(id)
     }
 
     /// Records a version received from the coordinators.
@@ -172,14 +170,14 @@ impl Tables {
         let state = self.state.read();
         let table = state.named(name)?;
         let rows = table.partitions().filter(|row| row.version > since);
-        let nodes = state.nodes.values().filter(|node| node.version > since);
+        let nodes = state.rows.all().filter(|node| node.version > since);
         Some(TablePiece::cut(
             table.table().clone(),
             since,
             state.claim(table),
             rows,
             nodes,
-            state.removed.newer_than(since),
+            state.rows.removed().newer_than(since),
             from,
         ))
     }
@@ -277,7 +275,7 @@ impl Tables {
     /// Reads the row of the node that leads a partition, if it is known.
     pub(crate) fn read_leader<T>(&self, partition: PartitionId, read: impl FnOnce(&Node) -> T) -> Option<T> {
         let state = self.state.read();
-        state.nodes.get(&state.leader(partition)?).map(read)
+        state.rows.get(state.leader(partition)?).map(read)
     }
 
     /// Returns the nodes that lead the partitions of a table, by number of the partition; those without a known leader
@@ -323,40 +321,37 @@ impl Tables {
     /// Returns the rows of all nodes that are not lost.
     pub(crate) fn nodes(&self) -> Vec<Node> {
         let state = self.state.read();
-        state.nodes.values().filter(|node| node.status != NodeStatus::Lost).cloned().collect()
+        state.rows.all().filter(|node| node.status != NodeStatus::Lost).cloned().collect()
     }
 
     /// Returns the address of the node that leads a partition, as far as known.
     pub(crate) fn leader_address(&self, partition: PartitionId) -> Option<String> {
         let state = self.state.read();
-        state.nodes.get(&state.leader(partition)?).map(|node| node.address.clone())
+        state.rows.get(state.leader(partition)?).map(|node| node.address.clone())
     }
 
     /// Returns the number of nodes alive, as far as known.
     pub(crate) fn nodes_alive(&self) -> usize {
-        self.state.read().alive().count()
+        self.state.read().rows.alive().count()
     }
 
     /// Returns the relays for this node's heartbeats, given the number of relays (PROTOCOL rule 69), with the version
     /// of the rows used.
     pub(crate) fn relays_of(&self, member: Member, count: usize) -> (Version, Vec<RelayAddress>) {
         let state = self.state.read();
-        let relays = relays(member.cluster, state.alive().map(RelayCandidate::of), count);
-        let zone = state.nodes.get(&member.node).and_then(|node| node.zone.as_deref());
-        let chosen = relays_of(member.node, zone, &relays).into_iter().filter_map(|id| state.nodes.get(&id));
-        (state.nodes_version, chosen.map(RelayAddress::of).collect())
+        let relays = state.rows.relays_of(member.cluster, member.node, count);
+        (state.rows.version(), relays.map(RelayAddress::of).collect())
     }
 
     /// Returns the nodes that this one probes (PROTOCOL rule 73), with the version of the rows used.
-    pub(crate) fn doors_of(&self, member: Member) -> (Version, Vec<Node>) {
+    pub(crate) fn probed_by(&self, member: Member) -> (Version, Vec<Node>) {
         let state = self.state.read();
-        let theirs = doors_of(member.cluster, member.node, state.alive().map(RelayCandidate::of));
-        (state.nodes_version, theirs.iter().filter_map(|node| state.nodes.get(node)).cloned().collect())
+        (state.rows.version(), state.rows.probed_by(member.cluster, member.node).cloned().collect())
     }
 
     /// Returns the version of the nodes' rows.
     pub(crate) fn nodes_version(&self) -> Version {
-        self.state.read().nodes_version
+        self.state.read().rows.version()
     }
 
     /// Returns a watch that changes whenever rows of nodes came, or nodes were removed.
@@ -366,24 +361,16 @@ impl Tables {
 
     /// Returns the report that an incarnation of a node is fenced, according to the rows.
     pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
-        let state = self.state.read();
-        if state.removed.contains(node) {
-            return Some(Over { node, incarnation, version: state.removed.version });
-        }
-        state.nodes.get(&node)?.over(incarnation)
+        self.state.read().rows.over(node, incarnation)
     }
 
     /// Returns the newest known row of a node.
     pub(crate) fn node(&self, id: NodeId) -> Option<Node> {
-        self.state.read().nodes.get(&id).cloned()
+        self.state.read().rows.get(id).cloned()
     }
 }
 
 impl State {
-    fn alive(&self) -> impl Iterator<Item = &Node> + Clone {
-        self.nodes.values().filter(|node| node.status == NodeStatus::Alive)
-    }
-
     fn leader(&self, partition: PartitionId) -> Option<NodeId> {
         self.tables.get(&partition.table)?.route_partition(partition).leader
     }
@@ -399,7 +386,7 @@ impl State {
             return;
         }
         self.complete = complete;
-        self.nodes_version = complete.max(self.nodes_version);
+        self.rows.hold(complete);
         for table in self.tables.values_mut().filter(|table| table.version() < complete) {
             let (row, since) = (table.table().clone(), table.version());
             let (partitions, nodes) = (Vec::new(), Vec::new());
@@ -409,7 +396,7 @@ impl State {
 
     /// Returns the version up to which a table and the nodes are known: updates in pieces count once both are here.
     fn claim(&self, table: &PartitionTable) -> Version {
-        self.complete.max(table.version().min(self.nodes_version))
+        self.complete.max(table.version().min(self.rows.version()))
     }
 
     /// Removes dropped tables. A list is never replaced by an older one.
@@ -454,27 +441,6 @@ impl State {
                 }
                 None => false,
             },
-        }
-    }
-
-    /// Returns whether there was no gap between the held rows and the delta.
-    fn merge_nodes(&mut self, delta: NodeDelta) -> bool {
-        if delta.since > self.nodes_version {
-            return false;
-        }
-        self.nodes_version = self.nodes_version.max(delta.version);
-        if self.removed.renew(delta.removed) {
-            self.nodes.retain(|id, _| !self.removed.contains(*id));
-        }
-        delta.nodes.into_iter().for_each(|node| self.merge_node(node));
-        true
-    }
-
-    fn merge_node(&mut self, node: Node) {
-        let newer = self.nodes.get(&node.id).is_none_or(|held| held.version < node.version);
-        // Otherwise it was late.
-        if newer && !self.removed.contains(node.id) {
-            self.nodes.insert(node.id, node);
         }
     }
 }

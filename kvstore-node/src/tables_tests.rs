@@ -2,7 +2,7 @@
 
 use super::*;
 use archon_types::{
-    Epoch, Holds, Incarnation, KeyRange, Keys, Millis, NodeGoal, NodeStatus, Partition, PartitionStatus,
+    Epoch, Holds, Incarnation, KeyRange, Keys, Millis, NodeGoal, NodeStatus, Partition, PartitionStatus, RemovedNodes,
 };
 
 const TABLE: TableId = TableId::new(1);

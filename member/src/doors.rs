@@ -9,17 +9,17 @@ const ANSWER_MS: u64 = 1_500;
 
 /// A finished probe of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Knock {
+pub(crate) struct Knock {
     /// The probed node.
-    pub node: NodeId,
+    pub(crate) node: NodeId,
     /// Its incarnation according to its row.
-    pub incarnation: Incarnation,
+    pub(crate) incarnation: Incarnation,
     /// Time of the start.
-    pub began: Millis,
+    pub(crate) began: Millis,
     /// Time of the end.
-    pub ended: Millis,
+    pub(crate) ended: Millis,
     /// Success, or the kind of failure.
-    pub outcome: Result<(), DoorFailure>,
+    pub(crate) outcome: Result<(), DoorFailure>,
 }
 
 /// State of one probed node.
@@ -44,7 +44,7 @@ enum DoorState {
 
 /// The nodes that this keeper probes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Doors {
+pub(crate) struct Doors {
     doors: BTreeMap<NodeId, Door>,
     /// Interval between probes of a node, in milliseconds.
     every_ms: u64,
@@ -52,7 +52,7 @@ pub struct Doors {
 
 impl Doors {
     /// Sets the probed nodes and the interval. Drops observations of other nodes and incarnations.
-    pub fn keep(&mut self, every_ms: u64, members: impl IntoIterator<Item = (NodeId, Incarnation)>) {
+    pub(crate) fn keep(&mut self, every_ms: u64, members: impl IntoIterator<Item = (NodeId, Incarnation)>) {
         self.every_ms = every_ms;
         let known = std::mem::take(&mut self.doors);
         let kept = members.into_iter().map(|(node, incarnation)| {
@@ -63,13 +63,13 @@ impl Doors {
     }
 
     /// Returns the deadline of a probe's answer, in milliseconds.
-    pub fn within_ms(&self) -> u64 {
+    pub(crate) fn within_ms(&self) -> u64 {
         ANSWER_MS.min(self.every_ms)
     }
 
     /// Records a finished probe. If it took much longer than its deadline, the keeper itself was paused: the probe
     /// and the silence before it say nothing about the node.
-    pub fn note(&mut self, knock: Knock) {
+    pub(crate) fn note(&mut self, knock: Knock) {
         let within_ms = self.within_ms();
         let Knock { node, incarnation, began, ended, outcome } = knock;
         let every_ms = self.every_ms;
@@ -87,7 +87,7 @@ impl Doors {
     }
 
     /// Returns the report at `now`; `None` if it probes no node.
-    pub fn report(&self, now: Millis) -> Option<DoorReport> {
+    pub(crate) fn report(&self, now: Millis) -> Option<DoorReport> {
         if self.doors.is_empty() {
             return None;
         }

@@ -8,10 +8,12 @@
 //! | Module | Contents |
 //! |---|---|
 //! | `attempts` | recipients of a heartbeat, in order |
-//! | `doors` | probes of other nodes' client listeners |
+//! | `doors` | results of probes of other nodes' client listeners |
 //! | `grants` | the lease, its scope and its end |
 //! | `heartbeat` | heartbeats and their matching answers |
+//! | `node_rows` | rows of nodes: relays, probe targets, fenced incarnations |
 //! | `participant/` | partitions that a participant acquires, releases and loses |
+//! | `prober` | times, targets and deadlines of probes |
 //! | `relay/` | heartbeats carried for other members |
 //! | `registering` | consequences of a refused registration |
 //! | `reports` | reports to the coordinator |
@@ -22,20 +24,23 @@ mod doors;
 mod grants;
 mod heartbeat;
 mod mutant;
+mod node_rows;
 mod participant;
+mod prober;
 mod registering;
 mod relay;
 mod reports;
 mod ways;
 
 pub use attempts::{Attempts, Step, Unanswered, Way};
-pub use doors::{Doors, Knock};
 pub use grants::{Grants, Taken};
 pub use heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use node_rows::NodeRows;
 pub use participant::{Acquired, Effect, Holdings, Participation, Why};
+pub use prober::{Probe, Prober};
 pub use registering::{Again, Registering};
 pub use relay::{Carried, Relay, RelayEffect, ReturnAddress, Rows, Took, Towards};
 pub use reports::Reports;

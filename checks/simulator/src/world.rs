@@ -6,7 +6,7 @@ use crate::client::calls::Client;
 use crate::client::replica_reads::ReplicaReads;
 use crate::coordinator::quorum::Quorum;
 use crate::coverage::Coverage;
-use crate::event::{CoordinatorMessage, Event};
+use crate::event::{CoordinatorMessage, Event, MemberMessage};
 use crate::faults::parts::{Doors, Engines, Relays, Restarter};
 use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
@@ -156,6 +156,17 @@ impl World {
             self.after(delay, event.clone());
         }
         self.after(last, event);
+    }
+
+    /// Passes a coordinator's message to a machine.
+    pub(crate) fn send_to_host(&mut self, coordinator: usize, host: usize, message: CoordinatorMessage) {
+        self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+    }
+
+    /// Passes a member's message to a coordinator.
+    pub(crate) fn send_to_coordinator(&mut self, host: usize, coordinator: usize, message: MemberMessage) {
+        let event = Event::MemberMessage { coordinator, host, message };
+        self.send(End::Host(host), End::Coordinator(coordinator), event);
     }
 
     /// Runs until `until` in true time, or until a violation.

@@ -117,12 +117,10 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
                     entries.push(Entry { place, key, outcome: Err(ErrorDetail::new(ErrorKind::Refused, why)) });
                     continue;
                 }
-                match term.heartbeat(state, Beat { node, incarnation, number, stopping: beat.stopping }, now) {
+                let (stopping, doors) = (beat.stopping, beat.doors.as_ref());
+                match term.heartbeat(state, Beat { node, incarnation, number, stopping, doors }, now) {
                     Ok(Some(unconfirmed)) => {
                         turn_due |= unconfirmed.turn_due();
-                        if let Some(report) = &beat.doors {
-                            term.note_doors(node, incarnation, report.clone(), now);
-                        }
                         entries.push(Entry { place, key, outcome: Ok(unconfirmed) });
                     }
                     Ok(None) => metrics.heartbeats_overtaken.add(1),

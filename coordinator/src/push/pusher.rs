@@ -4,11 +4,11 @@
 use super::Target;
 use super::deltas::Deltas;
 use crate::clock::boot_now;
-use crate::leader::session::{LastHeartbeat, Session};
+use crate::leader::session::Session;
 use crate::raft::connect;
 use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::ClusterState;
-use archon_coordinator_core::term::{Acknowledged, Awaited, Due, Piece, Pieces, Promise};
+use archon_coordinator_core::term::{Acknowledged, Due, Heard, Piece, Pieces, Promise, PushStep};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::members::control::{Push, Pushed};
 use archon_proto::v1::control_client::ControlClient;
@@ -93,6 +93,14 @@ impl PushLimits {
         self.stale_ms_max.store(u64::try_from(stale.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// Returns the limit of pushes with this urgency.
+    const fn of(&self, due: Due) -> &Semaphore {
+        match due {
+            Due::Duties => &self.urgent,
+            Due::Table => &self.table_only,
+        }
+    }
+
     fn stale_max(&self) -> Duration {
         Duration::from_millis(self.stale_ms_max.load(Ordering::Relaxed))
     }
@@ -107,8 +115,6 @@ pub(super) struct Pusher {
     /// Notified whenever there may be something to push.
     wake: Arc<Notify>,
     acknowledged: Acknowledged,
-    /// Deadline for answers to its heartbeats that bring the same.
-    awaited: Awaited,
 }
 
 impl Pusher {
@@ -128,7 +134,6 @@ impl Pusher {
             target: target.clone(),
             wake,
             acknowledged: Acknowledged::default(),
-            awaited: Awaited::default(),
         }
     }
 
@@ -143,20 +148,20 @@ impl Pusher {
         let wake = Arc::clone(&self.wake);
         let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
         loop {
-            self.look_at_heartbeat();
-            if let Some(pause) = self.answers_awaited() {
+            let step = self.next_step();
+            if let PushStep::Await(until) = step {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = wake.notified() => {}
-                    () = tokio::time::sleep(pause) => {}
+                    () = tokio::time::sleep(Duration::from_millis(until.since(boot_now()))) => {}
                 }
                 continue;
             }
             let key = self.session.push_key(self.node, self.target.incarnation, &self.wake);
-            if let (Some(key), Some(limit)) = (key, self.limit()) {
+            if let (Some(key), PushStep::Push(due)) = (key, step) {
                 let permit = tokio::select! {
                     () = stop.cancelled() => return,
-                    permit = limit.acquire() => permit,
+                    permit = self.limits.of(due).acquire() => permit,
                 };
                 // Derived only now, so that it contains all changes that gathered while it waited.
                 let Some((message, promise)) = self.next(key) else { continue };
@@ -169,10 +174,9 @@ impl Pusher {
                         let partial = promise.is_partial();
                         if self.take_answer(promise, answer) {
                             self.metrics.pushes.add(1);
-                            self.awaited.pushed();
                             backoff.reset();
                             let stale_max = self.limits.stale_max();
-                            if !partial && !stale_max.is_zero() && self.limit().is_some() {
+                            if !partial && !stale_max.is_zero() && self.is_due() {
                                 // It got the shared delta of this round, and lacks newer changes.
                                 tokio::select! {
                                     () = stop.cancelled() => return,
@@ -206,13 +210,27 @@ impl Pusher {
         }
     }
 
-    /// Returns the limit that applies to the node's missing data, or `None` if it lacks nothing.
-    fn limit(&self) -> Option<&Semaphore> {
-        let due = self.session.quorum().replicated().read(|state| self.acknowledged.due(state, self.node))?;
-        Some(match due {
-            Due::Duties => &self.limits.urgent,
-            Due::Table => &self.limits.table_only,
-        })
+    /// Takes in the node's last heartbeat, and returns the next step.
+    fn next_step(&mut self) -> PushStep {
+        let (now, quorum) = (boot_now(), self.session.quorum());
+        let beat = self.session.last_heartbeat(self.node).filter(|beat| beat.incarnation == self.target.incarnation);
+        let heard = beat.map(|beat| Heard { at: beat.at, holds: beat.table_version, carried: beat.carried });
+        let (lost, step) = quorum.replicated().read(|state| {
+            let speaks_news = state.protocol >= NEWS_SINCE;
+            let has_news = |holds| speaks_news && self.session.news.of(state, holds, &quorum.coordinators()).is_some();
+            let lost = heard.is_some_and(|heard| self.acknowledged.hear(state, heard, speaks_news));
+            (lost, self.acknowledged.next_step(state, self.node, heard, now, has_news))
+        });
+        if lost {
+            let holds = heard.map_or(Version::ZERO, |heard| heard.holds);
+            tracing::info!(node = %self.node, %holds, "the node lost its table; pushing it whole");
+        }
+        step
+    }
+
+    /// Returns true if the node lacks something that is pushed.
+    fn is_due(&self) -> bool {
+        self.session.quorum().replicated().read(|state| self.acknowledged.due(state, self.node)).is_some()
     }
 
     /// Returns a push of the node's missing data, or `None`. `key`: from its heartbeats.
@@ -277,38 +295,5 @@ impl Pusher {
             self.session.access_known.note(self.node, self.target.incarnation, version);
         }
         obeys
-    }
-
-    /// Pushes everything again to a node that reports less than it acknowledged, and skips data that it reports to
-    /// hold.
-    fn look_at_heartbeat(&mut self) {
-        let Some(beat) = self.last_heartbeat() else { return };
-        if self.acknowledged.look_at_heartbeat(beat.at, beat.table_version) {
-            tracing::info!(node = %self.node, holds = %beat.table_version, "the node lost its table; pushing it whole");
-        }
-        self.session.quorum().replicated().read(|state| {
-            if state.protocol >= NEWS_SINCE {
-                self.acknowledged.note_held(state, beat.at, beat.table_version);
-            }
-        });
-    }
-
-    /// Returns the last heartbeat of this incarnation.
-    fn last_heartbeat(&self) -> Option<LastHeartbeat> {
-        self.session.last_heartbeat(self.node).filter(|beat| beat.incarnation == self.target.incarnation)
-    }
-
-    /// Returns for how long pushes leave out the content of answers to its heartbeats; `None`: answers do not bring it.
-    fn answers_awaited(&mut self) -> Option<Duration> {
-        let now = boot_now();
-        let beat = self.last_heartbeat().filter(|beat| beat.carried)?;
-        let until = self.session.quorum().replicated().read(|state| {
-            if state.protocol < NEWS_SINCE || !self.acknowledged.lacks_news_alone(state, self.node) {
-                return None;
-            }
-            self.session.news.of(state, beat.table_version, &self.session.quorum().coordinators())?;
-            self.awaited.until(state, beat.at, beat.table_version, now)
-        })?;
-        Some(Duration::from_millis(until.since(now)))
     }
 }

@@ -8,7 +8,7 @@ use crate::node::memory::MemoryParts;
 use crate::server::access::ClientAccess;
 use crate::server::admit::NodeAdmission;
 use crate::server::table_lookup::TableLookup;
-use crate::session::doors::DoorKeeper;
+use crate::session::prober::Probing;
 use crate::session::remembered::Remembered;
 use crate::session::reports::ReportQueue;
 use crate::statistics::load::LoadBoard;
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     /// Streams of members with heartbeats relayed by this node.
     pub(crate) relay_streams: RelayStreams,
     /// Results of probing other nodes.
-    pub(crate) doors: DoorKeeper,
+    pub(crate) probing: Probing,
 }
 
 impl Shared {
@@ -86,7 +86,7 @@ impl Shared {
             lifecycle: Arc::new(Lifecycle::new(Arc::clone(&membership))),
             membership,
             relay_streams: RelayStreams::new(),
-            doors: DoorKeeper::default(),
+            probing: Probing::default(),
         }
     }
 

@@ -139,7 +139,7 @@ impl Sender<'_> {
             stopping,
             push_key: self.shared.push_key,
             load: Some(load),
-            doors: self.shared.doors.report(sent),
+            doors: self.shared.probing.report(sent),
             proof: bytes::Bytes::new(),
         };
         let answered = self.coordinators.beat(self.streams, to, beat).await?;
@@ -200,7 +200,7 @@ impl Sender<'_> {
         if taken != Taken::Foreign {
             self.shared.membership.note_protocol(protocol);
             self.relays.note_count(relays);
-            self.shared.doors.note_every(door_every_ms);
+            self.shared.probing.note_every(door_every_ms);
             if term != 0 && self.term.swap(term, Ordering::Relaxed) != term {
                 // A leader of another term has no earlier reports.
                 self.shared.load.report_all();

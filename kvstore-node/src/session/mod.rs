@@ -2,17 +2,16 @@
 //!
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
-pub(crate) mod doors;
 mod heartbeat;
 pub(crate) mod holdings;
-mod prober;
+pub(crate) mod prober;
 mod protocol;
 mod relays;
 pub(crate) mod remembered;
 pub(crate) mod reports;
 pub(crate) mod space_wait;
 
-use self::prober::Prober;
+use self::prober::ProbeSender;
 use self::relays::{PassedOn, Relays};
 use crate::node::grants::Grants;
 use crate::node::identity::IdentityError;
@@ -154,9 +153,9 @@ impl Session {
             let relays = Relays::default();
             let passed_on = PassedOn { tables: &self.shared.tables, member, relays: &relays, key: key.as_ref() };
             let queued = QueuedReports { queue: &self.shared.reports, metrics: &self.shared.metrics };
-            let prober = Prober {
+            let prober = ProbeSender {
                 member,
-                doors: &self.shared.doors,
+                probing: &self.shared.probing,
                 tables: &self.shared.tables,
                 transport: &self.shared.config.transport,
                 clock: &*self.shared.clock,

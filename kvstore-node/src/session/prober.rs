@@ -1,73 +1,97 @@
 //! Prober of other nodes: opens a new connection to each one's client address, and sends a ping that its shards answer
-//! (PROTOCOL rule 73).
+//! (PROTOCOL rule 73). [`Prober`] decides when and to which nodes, and reports the results.
 
-use super::doors::DoorKeeper;
 use crate::statistics::metrics::Metrics;
 use crate::tables::Tables;
 use archon_frames::{FrameError, StreamKind, connect};
-use archon_member::Knock;
+use archon_member::{Probe, Prober};
 use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
 use archon_security::{Expected, Transport};
 use archon_session::Clock;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{DoorFailure, ErrorKind, Node};
+use archon_types::{DoorFailure, DoorReport, ErrorKind, Millis, Node};
 use futures::StreamExt;
-use futures::stream;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
-/// Most probes at once.
-const KNOCKS_MAX: usize = 32;
+/// Probes of this node, shared with its heartbeats, which bring the interval and report the results.
+#[derive(Debug, Default)]
+pub(crate) struct Probing {
+    prober: Mutex<Prober>,
+    /// Notified when the interval changes.
+    changed: Notify,
+}
 
-/// Prober of one incarnation.
-pub(super) struct Prober<'a> {
+impl Probing {
+    /// Sets the probe interval of a coordinator in milliseconds; zero disables probing.
+    pub(super) fn note_every(&self, every_ms: u64) {
+        if self.prober.lock().note_every(every_ms) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns the report at `now`, if this node probes any.
+    pub(super) fn report(&self, now: Millis) -> Option<DoorReport> {
+        self.prober.lock().report(now)
+    }
+}
+
+/// Sender of the probes of one incarnation.
+pub(super) struct ProbeSender<'a> {
     pub(super) member: Member,
-    pub(super) doors: &'a DoorKeeper,
+    pub(super) probing: &'a Probing,
     pub(super) tables: &'a Tables,
     pub(super) transport: &'a Transport,
     pub(super) clock: &'a dyn Clock,
     pub(super) metrics: &'a Metrics,
 }
 
-impl Prober<'_> {
+impl ProbeSender<'_> {
     /// Probes for as long as it is polled.
     pub(super) async fn run(&self) -> Infallible {
-        self.doors.forget();
-        // Nodes that were started together should not all probe at once.
-        sleep(Duration::from_millis(self.doors.every_ms()).mul_f64(rand::random())).await;
-        let (mut kept, mut nodes, mut within) = (None, Vec::new(), Duration::ZERO);
+        *self.probing.prober.lock() = Prober::new(self.clock.now(), rand::random());
+        let (mut nodes, mut in_flight) = (BTreeMap::new(), FuturesUnordered::new());
         loop {
-            let begun = Instant::now();
-            let every_ms = self.doors.every_ms();
-            if every_ms == 0 {
-                kept = None;
-                self.doors.forget();
-                self.doors.changed().await;
-                continue;
+            let (late, sent, wake_at) = {
+                let (now, mut prober) = (self.clock.now(), self.probing.prober.lock());
+                let late = prober.expire(now).len() as u64;
+                let sent = prober.begin(now, self.tables.nodes_version(), || {
+                    let (version, targets) = self.tables.probed_by(self.member);
+                    nodes = targets.into_iter().map(|node| (node.id, node)).collect();
+                    (version, nodes.values().map(|node: &Node| (node.id, node.incarnation)).collect())
+                });
+                (late, sent, prober.wake_at())
+            };
+            self.count(late, late);
+            let sent = sent.into_iter().filter_map(|probe| Some((nodes.get(&probe.node)?.clone(), probe)));
+            in_flight.extend(sent.map(|(node, probe)| self.probe(node, probe)));
+            let pause = wake_at.map(|at| Duration::from_millis(at.since(self.clock.now())));
+            tokio::select! {
+                Some((number, outcome)) = in_flight.next() => {
+                    let ended = self.probing.prober.lock().finish(number, outcome, self.clock.now());
+                    self.count(u64::from(ended.is_some()), u64::from(ended.is_some() && outcome.is_err()));
+                }
+                () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+                () = self.probing.changed.notified() => {}
             }
-            if kept != Some((self.tables.nodes_version(), every_ms)) {
-                let version;
-                (version, nodes) = self.tables.doors_of(self.member);
-                kept = Some((version, every_ms));
-                within = self.doors.keep(every_ms, &nodes);
-            }
-            let knocks = stream::iter(nodes.clone()).map(|node| self.knock(node, within));
-            let mut knocks = knocks.buffer_unordered(KNOCKS_MAX);
-            while let Some(knock) = knocks.next().await {
-                self.metrics.door_knocks.add(1);
-                self.metrics.door_failures.add(u64::from(knock.outcome.is_err()));
-                self.doors.note(knock);
-            }
-            sleep_until(begun + Duration::from_millis(every_ms)).await;
         }
     }
 
-    /// Probes one node.
-    async fn knock(&self, node: Node, within: Duration) -> Knock {
-        let began = self.clock.now();
+    fn count(&self, ended: u64, failed: u64) {
+        self.metrics.door_knocks.add(ended);
+        self.metrics.door_failures.add(failed);
+    }
+
+    /// Probes one node. Returns the number of the probe with its outcome.
+    async fn probe(&self, node: Node, probe: Probe) -> (u64, Result<(), DoorFailure>) {
+        let within = Duration::from_millis(probe.within_ms);
         let outcome = match timeout(within, self.ask(&node, within)).await {
             Err(_) | Ok(Err(FrameError::Silent(_) | FrameError::Stalled(_) | FrameError::Incomplete(_))) => {
                 Err(DoorFailure::Silent)
@@ -82,7 +106,7 @@ impl Prober<'_> {
             }
             Ok(Ok(())) => Ok(()),
         };
-        Knock { node: node.id, incarnation: node.incarnation, began, ended: self.clock.now(), outcome }
+        (probe.number, outcome)
     }
 
     /// Connects as a client does, and waits for the answer of the shards.

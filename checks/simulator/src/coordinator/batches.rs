@@ -1,12 +1,11 @@
 //! Relayed heartbeats: judged individually, like all others, and answered together.
 
-use super::session::{Heard, Whole};
-use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, Event, News};
+use super::session::Whole;
+use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, News};
 use crate::host::carried::CarriedBeat;
-use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::ClusterState;
-use archon_coordinator_core::term::{self, Beat};
+use archon_coordinator_core::term::{self, Beat, Heard};
 use archon_types::{ErrorKind, Version, relay_count};
 
 impl World {
@@ -17,13 +16,10 @@ impl World {
         let (mut waits, mut refused) = (false, Vec::new());
         for CarriedBeat { heartbeat, stopping, holds, doors, .. } in beats {
             let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
-            let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
-            match session.term.heartbeat(&own.state, beat, now) {
+            let (number, doors) = (heartbeat.number(), doors.as_ref());
+            match session.term.heartbeat(&own.state, Beat { node, incarnation, number, stopping, doors }, now) {
                 Ok(Some(unconfirmed)) => {
-                    if let Some(report) = doors {
-                        session.term.note_doors(node, incarnation, report, now);
-                    }
-                    session.heard.insert(node, Heard { incarnation, at: now, holds });
+                    session.heard.insert(node, (incarnation, Heard { at: now, holds, carried: true }));
                     session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: Some(batch), holds }));
                     waits = true;
                 }
@@ -57,7 +53,7 @@ impl World {
         self.coverage.withdrawn += withdrawn.sum::<u64>();
         self.name_coordinators(by, host);
         let message = CoordinatorMessage::Judged { by, batch, answers, cluster };
-        self.send(End::Coordinator(by), End::Host(host), Event::CoordinatorMessage { host, message });
+        self.send_to_host(by, host, message);
     }
 }
 

@@ -19,7 +19,6 @@ pub(crate) use session::Session;
 use crate::check::violation::Violation;
 use crate::coordinator::quorum::{COORDINATORS, UnderWay};
 use crate::event::{CoordinatorMessage, Event, Proposal, ProposalReply};
-use crate::network::End;
 use crate::raft::{Entry, What};
 use crate::world::World;
 use archon_coordinator_core::{
@@ -109,13 +108,13 @@ impl World {
                 let state = &self.quorum.coordinators[coordinator].state;
                 let (protocol, generation_key) = (state.protocol, state.generation_key(state.generation));
                 let message = CoordinatorMessage::Registered { boot, node, generation_key, incarnation, protocol };
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+                self.send_to_host(coordinator, host, message);
             }
             (Some(ProposalReply::Registration { host, boot }), [Response::Refused(error)])
                 if matches!(error.kind, ErrorKind::StaleVersion | ErrorKind::ProtocolMismatch) =>
             {
                 let message = CoordinatorMessage::NotRegistered { boot, error: error.clone() };
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+                self.send_to_host(coordinator, host, message);
             }
             (Some(ProposalReply::Registration { .. }), [Response::Refused(error)])
                 if error.kind == ErrorKind::DataLoss =>
@@ -126,7 +125,7 @@ impl World {
             (Some(ProposalReply::Report { host, report }), [_, ..]) => {
                 let refused = responses.iter().find_map(Response::refusal).map(|error| error.kind);
                 let message = CoordinatorMessage::Reported { report, refused };
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+                self.send_to_host(coordinator, host, message);
             }
             _ => {}
         }

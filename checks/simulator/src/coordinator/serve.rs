@@ -6,9 +6,8 @@ use crate::check::door_checks::Verdicts;
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
 use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
-use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, Round};
+use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, PushStep, Round};
 use archon_coordinator_core::{Command, DoorNews};
 use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
 
@@ -83,20 +82,16 @@ impl World {
             if pushed.incarnation != row.incarnation {
                 *pushed = Pushed::nothing(row.incarnation);
             }
-            let heard = session.heard.get(&row.id).filter(|heard| heard.incarnation == row.incarnation);
+            let heard =
+                session.heard.get(&row.id).filter(|(life, _)| *life == row.incarnation).map(|(_, heard)| *heard);
             if let Some(heard) = heard {
-                pushed.acknowledged.look_at_heartbeat(heard.at, heard.holds);
-                pushed.acknowledged.note_held(state, heard.at, heard.holds);
-                if pushed.acknowledged.lacks_news_alone(state, row.id)
-                    && news(state, heard.holds).is_some()
-                    && pushed.awaited.until(state, heard.at, heard.holds, now).is_some()
-                {
-                    self.coverage.pushes_spared += 1;
-                    continue;
-                }
+                pushed.acknowledged.hear(state, heard, true);
             }
+            let has_news = |holds| news(state, holds).is_some();
+            let step = pushed.acknowledged.next_step(state, row.id, heard, now, has_news);
+            self.coverage.pushes_spared += u64::from(matches!(step, PushStep::Await(_)));
             let waits = pushed.under_way.as_ref().is_some_and(|under_way| truth - under_way.sent < PUSH_MS);
-            if waits || pushed.acknowledged.due(state, row.id).is_none() {
+            if waits || !matches!(step, PushStep::Push(_)) {
                 continue;
             }
             let Some((push, promise)) = pushed.acknowledged.next(state, row.id, &Whole) else { continue };
@@ -111,7 +106,7 @@ impl World {
             if let Some(host) = host_of(&address) {
                 self.name_coordinators(coordinator, host);
                 let message = CoordinatorMessage::Push(Box::new(push));
-                self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+                self.send_to_host(coordinator, host, message);
             }
         }
         self.after(PUSH_MS, Event::PushRound { coordinator, term });
@@ -129,11 +124,7 @@ impl World {
                 MemberMessage::Beats { batch, .. } => CoordinatorMessage::BatchRefused { batch, leader },
                 _ => CoordinatorMessage::NotLeader { leader },
             };
-            return self.send(
-                End::Coordinator(coordinator),
-                End::Host(host),
-                Event::CoordinatorMessage { host, message },
-            );
+            return self.send_to_host(coordinator, host, message);
         };
         let term = session.term.number();
         match message {
@@ -144,12 +135,9 @@ impl World {
             }
             MemberMessage::Heartbeat { heartbeat, stopping, doors } => {
                 let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
-                let beat = Beat { node, incarnation, number: heartbeat.number(), stopping };
-                match session.term.heartbeat(&own.state, beat, now) {
+                let (number, doors) = (heartbeat.number(), doors.as_ref());
+                match session.term.heartbeat(&own.state, Beat { node, incarnation, number, stopping, doors }, now) {
                     Ok(Some(unconfirmed)) => {
-                        if let Some(report) = doors {
-                            session.term.note_doors(node, incarnation, report, now);
-                        }
                         session.heard.remove(&node);
                         let holds = Version::ZERO;
                         session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: None, holds }));
@@ -179,11 +167,7 @@ impl World {
                     _ if self.led(coordinator) != Some(term) => {}
                     _ => {
                         let message = CoordinatorMessage::Reported { report, refused };
-                        self.send(
-                            End::Coordinator(coordinator),
-                            End::Host(host),
-                            Event::CoordinatorMessage { host, message },
-                        );
+                        self.send_to_host(coordinator, host, message);
                     }
                 }
             }
@@ -199,11 +183,7 @@ impl World {
                         session.told.insert(node, told);
                         let version = told.version;
                         let message = CoordinatorMessage::Duties { incarnation, term, version, duties };
-                        self.send(
-                            End::Coordinator(coordinator),
-                            End::Host(host),
-                            Event::CoordinatorMessage { host, message },
-                        );
+                        self.send_to_host(coordinator, host, message);
                     }
                     Ok(Polled::Nothing | Polled::NotActive) => {}
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
@@ -217,9 +197,7 @@ impl World {
                 // An answer that came after the push was given up is ignored.
                 let answered = pushed.under_way.take_if(|under_way| under_way.number == number);
                 let Some(answered) = answered else { return };
-                if pushed.acknowledged.take(answered.promise, version, false, now) {
-                    pushed.awaited.pushed();
-                }
+                pushed.acknowledged.take(answered.promise, version, false, now);
                 if pushed.acknowledged.due(&own.state, node).is_some() {
                     self.push_soon(coordinator);
                 }
@@ -230,7 +208,7 @@ impl World {
     fn stale(&mut self, coordinator: usize, host: usize, (node, incarnation): (NodeId, Incarnation)) {
         self.judge_ended(coordinator, node, incarnation);
         let message = CoordinatorMessage::Stale { incarnation };
-        self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+        self.send_to_host(coordinator, host, message);
     }
 
     /// V: checks that a coordinator fences no valid incarnation (rule 72).
@@ -326,7 +304,7 @@ impl World {
             self.name_coordinators(coordinator, host);
             let answer = heartbeat.answer(answer.lease_ms, answer.withdrawn);
             let message = CoordinatorMessage::Lease { answer, cluster };
-            self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+            self.send_to_host(coordinator, host, message);
         }
         for ((host, batch), answers) in batches {
             self.answer_batch(coordinator, host, batch, answers);

@@ -1,7 +1,7 @@
 //! Volatile state of a leading coordinator.
 
 use crate::event::{Asked, BatchId, Registrations};
-use archon_coordinator_core::term::{Acknowledged, Awaited, Piece, Pieces, Promise, Round, Told, Unconfirmed};
+use archon_coordinator_core::term::{Acknowledged, Heard, Piece, Pieces, Promise, Round, Told, Unconfirmed};
 use archon_coordinator_core::{ClusterState, NodeRow, Term};
 use archon_member::Heartbeat;
 use archon_types::{Incarnation, Millis, NodeId, NodeStatus, TableId, Version};
@@ -12,24 +12,14 @@ use std::collections::BTreeMap;
 pub(crate) struct Pushed {
     pub(crate) incarnation: Incarnation,
     pub(crate) acknowledged: Acknowledged,
-    pub(crate) awaited: Awaited,
     pub(crate) under_way: Option<UnderWay>,
 }
 
 impl Pushed {
     /// Returns the state of an incarnation without pushes.
     pub(crate) fn nothing(incarnation: Incarnation) -> Self {
-        Self { incarnation, acknowledged: Acknowledged::default(), awaited: Awaited::default(), under_way: None }
+        Self { incarnation, acknowledged: Acknowledged::default(), under_way: None }
     }
-}
-
-/// The last heartbeat of a node, if relayed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
-    pub(crate) incarnation: Incarnation,
-    pub(crate) at: Millis,
-    /// Version up to which it holds everything.
-    pub(crate) holds: Version,
 }
 
 /// A push that awaits its answer.
@@ -71,8 +61,8 @@ impl Pieces for Whole {
 pub(crate) struct Session {
     pub(crate) term: Term,
     pub(crate) pushed: BTreeMap<NodeId, Pushed>,
-    /// Nodes with relayed heartbeats.
-    pub(crate) heard: BTreeMap<NodeId, Heard>,
+    /// The last heartbeats of nodes, if relayed.
+    pub(crate) heard: BTreeMap<NodeId, (Incarnation, Heard)>,
     /// Last push to participants.
     pub(crate) told: BTreeMap<NodeId, Told>,
     /// Counter of pushes.

@@ -179,7 +179,7 @@ impl World {
             world.hosts.iter().find_map(|host| {
                 let process = host.process.as_ref()?;
                 let lacks = process.complete < state.table_version();
-                let wrong = !lacks && !process.relaying.rows.are(state.nodes.values().map(|row| &row.node));
+                let wrong = !lacks && !process.relaying.rows.all().eq(state.nodes.values().map(|row| &row.node));
                 let holds = process.complete;
                 (lacks || wrong).then(|| format!("host {} holds {holds}, of {}", host.number, state.table_version()))
             })

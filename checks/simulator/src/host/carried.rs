@@ -2,12 +2,11 @@
 
 use crate::event::{ClusterNow, News};
 use crate::host::round::Round;
-use archon_member::{Broken, Carried, Heartbeat, LeaseAnswer, Relay, RelayEffect, ReturnAddress, Rows, Ways};
+use archon_member::{Broken, Carried, Heartbeat, LeaseAnswer, NodeRows, Relay, RelayEffect, ReturnAddress, Rows, Ways};
 use archon_types::{
-    ClusterId, DoorReport, Incarnation, LeaseTiming, Millis, Node, NodeId, NodeStatus, Over, RelayCandidate,
-    RemovedNodes, Version, carried_max, doors_of, relays, relays_of,
+    ClusterId, DoorReport, Incarnation, LeaseTiming, Millis, Node, NodeDelta, NodeId, Over, RemovedNodes, Version,
+    carried_max,
 };
-use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// Maximum number of machines: a stream number contains the machine, and which of its processes.
@@ -57,54 +56,20 @@ pub(crate) enum Said {
     Over(Over),
 }
 
-/// Last received rows of the nodes.
-#[derive(Debug, Default)]
-pub(crate) struct NodeRows {
-    pub(crate) nodes: BTreeMap<NodeId, Node>,
-    pub(crate) removed: RemovedNodes,
+/// Rows of the nodes as a relay uses them.
+pub(super) struct CarriedRows<'a> {
+    pub(super) rows: &'a NodeRows,
     /// Maximum number of members it carries, if below that of the rows.
-    few: Option<usize>,
+    pub(super) few: Option<usize>,
 }
 
-impl NodeRows {
-    fn alive(&self) -> impl Iterator<Item = &Node> + Clone {
-        self.nodes.values().filter(|node| node.status == NodeStatus::Alive)
-    }
-
-    /// Returns the probe targets of a node, each in its current incarnation.
-    pub(super) fn doors_of(&self, keeper: NodeId) -> Vec<(NodeId, Incarnation)> {
-        let doors = doors_of(cluster(), keeper, self.alive().map(RelayCandidate::of));
-        doors.iter().filter_map(|node| Some((*node, self.nodes.get(node)?.incarnation))).collect()
-    }
-
-    /// Returns true if these are exactly the known rows.
-    pub(crate) fn are<'a>(&self, rows: impl Iterator<Item = &'a Node>) -> bool {
-        self.nodes.values().eq(rows)
-    }
-
-    /// Returns the address of a node.
-    pub(super) fn address(&self, node: NodeId) -> Option<&str> {
-        self.nodes.get(&node).map(|row| row.address.as_str())
-    }
-
-    /// Returns the relays of a member, given their number.
-    pub(super) fn relays_of(&self, member: NodeId, count: usize) -> Vec<NodeId> {
-        let relays = relays(cluster(), self.alive().map(RelayCandidate::of), count);
-        let zone = self.nodes.get(&member).and_then(|node| node.zone.as_deref());
-        relays_of(member, zone, &relays)
-    }
-}
-
-impl Rows for NodeRows {
+impl Rows for CarriedRows<'_> {
     fn members_max(&self) -> usize {
-        self.few.unwrap_or_else(|| carried_max(self.alive().count()))
+        self.few.unwrap_or_else(|| carried_max(self.rows.alive().count()))
     }
 
     fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
-        if self.removed.contains(node) {
-            return Some(Over { node, incarnation, version: self.removed.version });
-        }
-        self.nodes.get(&node)?.over(incarnation)
+        self.rows.over(node, incarnation)
     }
 }
 
@@ -116,7 +81,9 @@ pub(crate) fn cluster() -> ClusterId {
 /// A process's state as a relay and as a relayed member.
 #[derive(Debug, Default)]
 pub(crate) struct Relaying {
+    /// Last received rows of the nodes.
     pub(crate) rows: NodeRows,
+    pub(super) few: Option<usize>,
     /// Number of relays, from the last answer.
     pub(super) count: usize,
     pub(super) ways: Ways,
@@ -141,16 +108,21 @@ impl Relaying {
         (self.count, self.round, self.relay, self.carried, self.straight) = (0, None, None, false, 0);
     }
 
-    /// Takes in rows of nodes. Returns the notifications to members whose incarnations they fence.
-    pub(super) fn take_rows(&mut self, rows: Vec<Node>, removed: RemovedNodes) -> Vec<RelayEffect<CarriedBeat>> {
-        self.rows.nodes = rows.into_iter().map(|row| (row.id, row)).collect();
-        self.rows.removed.renew(Some(removed));
-        self.relay.as_mut().map(|relay| relay.rows_changed(&self.rows)).unwrap_or_default()
+    /// Takes in all rows of nodes. Returns the notices to members with fenced incarnations.
+    pub(super) fn take_rows(
+        &mut self,
+        version: Version,
+        nodes: Vec<Node>,
+        removed: RemovedNodes,
+    ) -> Vec<RelayEffect<CarriedBeat>> {
+        self.rows.merge(NodeDelta { since: Version::ZERO, version, nodes, removed: Some(removed) });
+        let rows = CarriedRows { rows: &self.rows, few: self.few };
+        self.relay.as_mut().map(|relay| relay.rows_changed(&rows)).unwrap_or_default()
     }
 
     /// Limits the number of members it carries.
     pub(crate) fn carry_for_few(&mut self, few: Option<usize>) {
-        self.rows.few = few;
+        self.few = few;
     }
 
     /// Ends streams of members.

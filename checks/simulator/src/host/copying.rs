@@ -69,7 +69,7 @@ impl World {
             }
             PeerMessage::Relayed { to, said } => self.on_relayed(host, to, said),
             PeerMessage::Over(over) => self.coverage.over_by_peer += u64::from(self.told_over(host, over)),
-            PeerMessage::Ping { keeper, boot, number } => self.answer_knock(host, keeper, boot, number),
+            PeerMessage::Ping { keeper, boot, number } => self.answer_probe(host, keeper, boot, number),
             PeerMessage::Pong { boot, number, outcome } => self.on_pong(host, boot, number, outcome),
             PeerMessage::Replica(message) => {
                 let placement = message.to.placement;

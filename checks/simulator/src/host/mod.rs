@@ -14,7 +14,7 @@ mod drive;
 mod effect;
 mod flush;
 mod forms;
-pub(crate) mod knocking;
+mod probing;
 mod push;
 mod rounds;
 mod session;

@@ -4,9 +4,9 @@ use super::disk::{Batch, Disk};
 use super::shell::MachineShell;
 use crate::clock::Clock;
 use crate::host::carried::Relaying;
-use crate::host::door::{Door, Knocking};
+use crate::host::door::Door;
 use archon_host::{AppliedPush, Held, HeldState, Partitions, UNKNOWN};
-use archon_member::{Heartbeats, Registering, Reports};
+use archon_member::{Heartbeats, Prober, Registering, Reports};
 use archon_types::{BootId, Incarnation, Millis, PlacementId, ProtocolRange, Version};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -77,8 +77,7 @@ pub(crate) struct Process {
     pub(crate) stopping: Option<Millis>,
     /// Paths of its heartbeats, and of those of others that it carries.
     pub(crate) relaying: Relaying,
-    /// Its state as a prober.
-    pub(crate) knocking: Knocking,
+    pub(crate) prober: Prober,
 }
 
 impl Process {
@@ -108,7 +107,7 @@ impl Process {
             reports: Reports::default(),
             stopping: None,
             relaying: Relaying::default(),
-            knocking: Knocking::default(),
+            prober: Prober::default(),
         }
     }
 

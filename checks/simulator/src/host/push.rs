@@ -1,10 +1,9 @@
 //! Pushes from the coordinator to nodes.
 
 use super::process::Process;
-use crate::event::{CoordinatorMessage, Event, MemberMessage, News, Push, Registrations};
+use crate::event::{CoordinatorMessage, MemberMessage, News, Push, Registrations};
 use crate::host::carried::CarriedBeat;
 use crate::mutant::{ShellMutant, broken_host};
-use crate::network::End;
 use crate::world::World;
 use archon_host::{Pushed, reconcile};
 use archon_member::RelayEffect;
@@ -54,12 +53,7 @@ impl World {
         }
         let version = process.applied.version();
         let answer = MemberMessage::Pushed { node: life.node, number: push.number, version };
-        let coordinator = push.coordinator;
-        self.send(
-            End::Host(host),
-            End::Coordinator(coordinator),
-            Event::MemberMessage { coordinator, host, message: answer },
-        );
+        self.send_to_coordinator(host, push.coordinator, answer);
         self.perform(host, told);
         let Some(process) = &self.hosts[host].process else { return };
         let broken = broken_host(self.mutant);
@@ -93,7 +87,7 @@ impl Process {
                 let known = shell.peers.insert(node, (incarnation, failed));
                 changed |= known != Some((incarnation, failed));
             }
-            told = self.relaying.take_rows(registrations.rows, registrations.removed);
+            told = self.relaying.take_rows(registrations.version, registrations.rows, registrations.removed);
         }
         let newer = |list: &TableList| (list.version, list.last) > (shell.tables.version, shell.tables.last);
         if let Some(list) = tables.filter(newer) {

@@ -3,12 +3,12 @@
 
 use crate::check::violation::Violation;
 use crate::event::{Answered, BatchId, ClusterNow, Event, MemberMessage, PeerMessage};
-use crate::host::carried::{CarriedBeat, MACHINES, Said};
+use crate::host::carried::{CarriedBeat, CarriedRows, MACHINES, Said};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
 use archon_host::Life;
-use archon_member::{RelayEffect, ReturnAddress, Rows as _, Took, Towards};
+use archon_member::{RelayEffect, ReturnAddress, Took, Towards};
 use archon_replica::Message;
 
 /// Heartbeats that wait while a process has no incarnation in which to carry them.
@@ -67,13 +67,14 @@ impl World {
             return;
         };
         let (heartbeat, came) = (beat.heartbeat, beat.came);
-        match relay.heard(from, beat, &relaying.rows, came) {
+        let rows = CarriedRows { rows: &relaying.rows, few: relaying.few };
+        match relay.heard(from, beat, &rows, came) {
             Took::Leaves | Took::Old => {}
             Took::Over(over) => self.tell_member(host, from, Said::Over(over)),
             Took::Waits if alone => {
                 let (lease, departure_ms) =
                     (Some(heartbeat.answer(lease_ms, Vec::new())), relay.next_departure_ms(now));
-                let cluster = ClusterNow { relays: relaying.count, door_every_ms: process.knocking.every_ms() };
+                let cluster = ClusterNow { relays: relaying.count, door_every_ms: process.prober.every_ms() };
                 self.tell_member(host, from, Said::Answer { heartbeat, lease, news: None, departure_ms, cluster });
             }
             Took::Waits => self.say_no_coordinator(host, from),

@@ -2,11 +2,10 @@
 
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
-use crate::event::{ClusterNow, Event, MemberMessage, PeerMessage};
-use crate::host::carried::{Said, stream};
+use crate::event::{ClusterNow, MemberMessage, PeerMessage};
+use crate::host::carried::{Said, cluster, stream};
 use crate::host::round::Round;
 use crate::mutant::broken_member;
-use crate::network::End;
 use crate::world::World;
 use archon_host::Life;
 use archon_member::{
@@ -30,7 +29,7 @@ impl World {
             None if process.next_heartbeat <= now => {
                 let known = match relaying.count {
                     0 => Vec::new(),
-                    count => relaying.rows.relays_of(life.node, count),
+                    count => relaying.rows.relays_of(cluster(), life.node, count).map(|relay| relay.id).collect(),
                 };
                 let relays = relaying.ways.order(&known);
                 if relays.is_empty() && !known.is_empty() && relaying.straight == 0 {
@@ -95,7 +94,7 @@ impl World {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         let (stopping, boot, holds) = (process.stopping.is_some(), process.boot, process.complete);
-        let doors = process.knocking.report(now);
+        let doors = process.prober.report(now);
         let Some(round) = &mut process.relaying.round else { return };
         round.sent = now;
         round.numbers.clear();
@@ -106,7 +105,7 @@ impl World {
             let waits_ms = match *way {
                 Way::Relay(relay) => {
                     let from = ReturnAddress { stream: stream(host, boot), frame: heartbeat.number() };
-                    let there = process.relaying.rows.address(relay).and_then(host_of);
+                    let there = process.relaying.rows.get(relay).and_then(|row| host_of(&row.address));
                     let carry = PeerMessage::Carry { from, heartbeat, stopping, holds, doors: doors.clone() };
                     to_relays.extend(there.map(|there| (there, carry)));
                     RELAY_ANSWER_MS
@@ -128,8 +127,7 @@ impl World {
             self.pass_to_peer(host, there, carry);
         }
         for (coordinator, message) in to_coordinators {
-            let event = Event::MemberMessage { coordinator, host, message };
-            self.send(End::Host(host), End::Coordinator(coordinator), event);
+            self.send_to_coordinator(host, coordinator, message);
         }
     }
 
@@ -151,7 +149,7 @@ impl World {
     ) {
         let (now, unit) = (self.local(host), self.plan.unit_ms());
         let Some(process) = self.hosts[host].process.as_mut().filter(|_| counts) else { return };
-        process.knocking.note_every(cluster.door_every_ms);
+        process.prober.note_every(cluster.door_every_ms);
         if !self.plan.relays {
             return;
         }

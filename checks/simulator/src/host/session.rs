@@ -2,13 +2,11 @@
 
 use super::start::held;
 use crate::event::{CoordinatorMessage, Event, MemberMessage};
-use crate::host::door::Knocking;
 use crate::mutant::broken_member;
-use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Register;
 use archon_host::Life;
-use archon_member::{Again, Grants, Heartbeats, Registering, Taken};
+use archon_member::{Again, Grants, Heartbeats, Prober, Registering, Taken};
 use archon_types::{Incarnation, NodeId, Report};
 
 /// Time that a stopping process waits for its leaderships to be taken over, in heartbeats.
@@ -50,7 +48,7 @@ impl World {
         } else if now >= process.next_heartbeat {
             process.next_heartbeat = now.plus(unit);
             let stopping = process.stopping.is_some();
-            let (heartbeat, doors) = (process.heartbeats.send(now), process.knocking.report(now));
+            let (heartbeat, doors) = (process.heartbeats.send(now), process.prober.report(now));
             let message = MemberMessage::Heartbeat { heartbeat, stopping, doors };
             // The lease is running out: a heartbeat without an answer goes to every coordinator.
             let others = !std::mem::replace(&mut process.answered, false);
@@ -70,8 +68,7 @@ impl World {
     pub(crate) fn send_up(&mut self, host: usize, guess: usize, others: bool, message: &MemberMessage) {
         for coordinator in self.coordinators_known_to(host) {
             if coordinator == guess || others {
-                let event = Event::MemberMessage { coordinator, host, message: message.clone() };
-                self.send(End::Host(host), End::Coordinator(coordinator), event);
+                self.send_to_coordinator(host, coordinator, message.clone());
             }
         }
     }
@@ -166,7 +163,7 @@ impl World {
         shell.grants = Grants::default();
         process.reports.clear();
         process.relaying.end_life();
-        process.knocking = Knocking::default();
+        process.prober = Prober::default();
         process.answered = true;
         let (boot_id, last) = (self.new_boot_id(), self.hosts[host].disk.incarnation);
         if let Some(process) = &mut self.hosts[host].process {
@@ -179,14 +176,14 @@ impl World {
     /// Begins an incarnation: stored first, then every replica forgets that it led (rule 8), then it takes effect.
     fn begin_life(&mut self, host: usize, node: NodeId, incarnation: Incarnation) {
         let (broken, now) = (broken_member(self.mutant), self.local(host));
-        // Nodes that were started together do not all probe at once.
-        let knocks_after = self.doors.random.below(self.plan.settings.door_every_ms);
+        let every_ms = self.plan.settings.door_every_ms;
+        let offset = self.doors.random.below(every_ms) as f64 / every_ms.max(1) as f64;
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };
         process.heartbeats = Heartbeats::new(node, incarnation);
         process.relaying.begin_life(self.plan.settings.timing, now, broken);
-        process.knocking = Knocking::begin(now.plus(knocks_after));
+        process.prober = Prober::new(now, offset);
         process.reports.clear();
         let shell = process.partitions.shell_mut();
         shell.life = Some(Life { node, incarnation });

@@ -76,7 +76,7 @@ impl World {
         self.next_tick(host, boot);
         self.keep_session(host);
         self.keep_relaying(host);
-        self.keep_knocking(host);
+        self.keep_probing(host);
         self.drive(host, |partitions| {
             let _ = partitions.tick(false, FORGETTINGS_MAX);
             partitions.expire(|| true);

@@ -2,7 +2,6 @@
 
 use crate::coordinator::{Begins, first_address};
 use crate::event::{CoordinatorMessage, Event};
-use crate::network::End;
 use crate::raft::Disk;
 use crate::world::World;
 use archon_coordinator_core::{Newcomer, Wish, check_cancel_quorum_change, check_quorum_change, majority};
@@ -66,7 +65,7 @@ impl World {
         let members = &self.quorum.coordinators[coordinator].state.coordinators.members;
         let named: Vec<String> = members.values().map(|member| member.address.clone()).collect();
         let message = CoordinatorMessage::Coordinators { by: coordinator, named };
-        self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
+        self.send_to_host(coordinator, host, message);
     }
 
     /// Orders a change of the quorum, and schedules the next one.

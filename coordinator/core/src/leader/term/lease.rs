@@ -10,7 +10,7 @@ use archon_types::{DoorReport, ErrorDetail, Incarnation, Millis, NodeId};
 
 /// A heartbeat, reduced to the fields that a term uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Beat {
+pub struct Beat<'a> {
     /// The member.
     pub node: NodeId,
     /// Its incarnation.
@@ -19,6 +19,8 @@ pub struct Beat {
     pub number: u64,
     /// The node is about to exit.
     pub stopping: bool,
+    /// Results of its probes, which count if the heartbeat is accepted.
+    pub doors: Option<&'a DoorReport>,
 }
 
 /// An accepted heartbeat. Its answer waits for a quorum round that begins from now on.
@@ -60,12 +62,15 @@ impl Term {
     pub fn heartbeat(
         &mut self,
         state: &ClusterState,
-        beat: Beat,
+        beat: Beat<'_>,
         now: Millis,
     ) -> Result<Option<Unconfirmed>, ErrorDetail> {
-        let Beat { node, incarnation, number, stopping } = beat;
+        let Beat { node, incarnation, number, stopping, doors } = beat;
         if !self.liveness.heard(state, node, incarnation, number, now)? {
             return Ok(None);
+        }
+        if let Some(report) = doors {
+            self.liveness.note_doors(node, incarnation, report.clone(), now);
         }
         let mut turn_due = stopping && self.liveness.note_stopping(node, incarnation);
         // A node sends heartbeats only once its incarnation is on its disk.
@@ -73,11 +78,6 @@ impl Term {
             turn_due |= self.activate(node, incarnation);
         }
         Ok(Some(Unconfirmed { node, incarnation, turn_due, after: self.rounds }))
-    }
-
-    /// Records a live member's report about the doors at which it knocks.
-    pub fn note_doors(&mut self, node: NodeId, incarnation: Incarnation, report: DoorReport, now: Millis) {
-        self.liveness.note_doors(node, incarnation, report, now);
     }
 
     /// Begins a round that asks a majority whether this coordinator leads. It covers only earlier arrivals.

@@ -26,7 +26,7 @@ pub use lease::{Beat, Confirmed, Round, Unconfirmed};
 pub use news::{Awaited, News, news};
 pub use pieces::{Piece, Pieces};
 pub use polls::{Polled, Told, polled};
-pub use pushes::{Acknowledged, Due, Promise, Promised, Push};
+pub use pushes::{Acknowledged, Due, Heard, Promise, Promised, Push, PushStep};
 pub use relaying::KnownRelays;
 pub use reports::Reported;
 pub use stall::Stall;

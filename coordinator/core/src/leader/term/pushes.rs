@@ -2,6 +2,7 @@
 //! term needs none of this: it starts empty and pushes everything again.
 
 use crate::leader::duties::{DutiesMark, duties, duties_mark};
+use crate::leader::term::news::Awaited;
 use crate::leader::term::pieces::Pieces;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -23,6 +24,28 @@ pub enum Due {
     Duties,
     /// It lacks only updates of tables and nodes.
     Table,
+}
+
+/// The last heartbeat of an incarnation of a node, as far as pushes depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heard {
+    /// Time of arrival.
+    pub at: Millis,
+    /// Version of the tables that the node reported.
+    pub holds: Version,
+    /// True if a relay brought it: its answer has room for table updates.
+    pub carried: bool,
+}
+
+/// Next step of the pushes to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PushStep {
+    /// None: the node lacks nothing, or must get no push.
+    Idle,
+    /// Wait until this time: the answers to its heartbeats bring everything that it lacks.
+    Await(Millis),
+    /// Push.
+    Push(Due),
 }
 
 /// Content of a push.
@@ -97,9 +120,27 @@ pub struct Acknowledged {
     /// Version up to which it knows that it holds everything.
     complete: Version,
     at: Option<Millis>,
+    /// Deadline for answers to its heartbeats that bring what it lacks.
+    awaited: Awaited,
 }
 
 impl Acknowledged {
+    /// Returns the next step at `now`, after the last heartbeat of this incarnation. `has_news` returns whether answers
+    /// to heartbeats bring everything to a node that holds this version.
+    pub fn next_step(
+        &mut self,
+        state: &ClusterState,
+        node: NodeId,
+        heard: Option<Heard>,
+        now: Millis,
+        has_news: impl FnOnce(Version) -> bool,
+    ) -> PushStep {
+        let Some(due) = self.due(state, node) else { return PushStep::Idle };
+        let heard = heard.filter(|heard| heard.carried && self.lacks_news_alone(state, node) && has_news(heard.holds));
+        let until = heard.and_then(|heard| self.awaited.until(state, heard.at, heard.holds, now));
+        until.map_or(PushStep::Push(due), PushStep::Await)
+    }
+
     /// Returns the urgency of a due push; `None` if `node` lacks nothing, or must get no push.
     pub fn due(&self, state: &ClusterState, node: NodeId) -> Option<Due> {
         let mark = duties_mark(state, node)?;
@@ -246,6 +287,7 @@ impl Acknowledged {
         }
         self.duties = duties;
         self.at = Some(now);
+        self.awaited.pushed();
         true
     }
 
@@ -265,6 +307,16 @@ impl Acknowledged {
         self.dropped = self.dropped.max(holds);
         self.complete = holds;
         self.at = self.at.max(Some(heard));
+    }
+
+    /// Takes in a heartbeat of this incarnation. The version in it includes everything that the node holds from any
+    /// source if `is_whole`. Returns true if the node lost data, as [`look_at_heartbeat`](Self::look_at_heartbeat).
+    pub fn hear(&mut self, state: &ClusterState, Heard { at, holds, .. }: Heard, is_whole: bool) -> bool {
+        let lost = self.look_at_heartbeat(at, holds);
+        if is_whole {
+            self.note_held(state, at, holds);
+        }
+        lost
     }
 
     /// Compares the version of the tables that this incarnation reported in a heartbeat, which arrived at `heard`. If

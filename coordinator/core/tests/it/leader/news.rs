@@ -3,7 +3,7 @@
 use super::pushes::{Whole, all_taken, next};
 use crate::bed::{TABLE, TestBed};
 use crate::mutants::running;
-use archon_coordinator_core::term::{Awaited, Due, Piece, Pieces, news};
+use archon_coordinator_core::term::{Awaited, Due, Heard, Piece, Pieces, PushStep, news};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -177,4 +177,41 @@ fn node_kept_current_by_answers_gets_no_push() {
         }
         holds = newest;
     }
+}
+
+#[test]
+fn push_waits_for_answers_to_relayed_heartbeats_only() {
+    let (mut bed, node, mut acknowledged) = all_taken();
+    let (holds, push) = (bed.state.table_version(), PushStep::Push(Due::Table));
+    bed.join("delphi", 40);
+    let (state, now) = (&bed.state, bed.now);
+    let heard = Heard { at: now, holds, carried: true };
+    let mut step = |heard, has_news| acknowledged.next_step(state, node, heard, now, |_| has_news);
+    assert_eq!(step(None, true), push, "no heartbeat came yet");
+    assert_eq!(step(Some(Heard { carried: false, ..heard }), true), push);
+    assert_eq!(step(Some(heard), false), push, "no answer has room for it");
+    assert_eq!(step(Some(heard), true), PushStep::Await(now.plus(600)));
+    let current = Heard { holds: state.table_version(), ..heard };
+    assert!(!acknowledged.hear(state, current, false));
+    assert_eq!(acknowledged.due(state, node), Some(Due::Table), "an old node reports its tables alone");
+    assert!(!acknowledged.hear(state, current, true));
+    assert_eq!(acknowledged.next_step(state, node, Some(current), now, |_| true), PushStep::Idle);
+}
+
+#[test]
+fn push_that_ended_a_wait_lets_the_next_one_begin() {
+    let (mut bed, node, mut acknowledged) = all_taken();
+    let (holds, begun) = (bed.state.table_version(), bed.now);
+    let step = |bed: &TestBed, acknowledged: &mut term::Acknowledged, millis| {
+        let at = begun.plus(millis);
+        acknowledged.next_step(&bed.state, node, Some(Heard { at, holds, carried: true }), at, |_| true)
+    };
+    bed.join("delphi", 40);
+    assert_eq!(step(&bed, &mut acknowledged, 0), PushStep::Await(begun.plus(600)));
+    assert_eq!(step(&bed, &mut acknowledged, 600), PushStep::Push(Due::Table), "the answers did not bring it");
+    let (push, promise) = next(&bed, node, &acknowledged);
+    assert!(acknowledged.take(promise, push.version, false, begun.plus(600)));
+    assert_eq!(step(&bed, &mut acknowledged, 600), PushStep::Idle);
+    bed.join("ephesus", 41);
+    assert_eq!(step(&bed, &mut acknowledged, 600), PushStep::Await(begun.plus(1_200)));
 }

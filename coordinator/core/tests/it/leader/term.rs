@@ -24,7 +24,7 @@ fn activated(term: &mut Term, bed: &TestBed) -> Vec<(NodeId, Incarnation)> {
 
 /// Accepts a new heartbeat of a node's present incarnation.
 fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64, stopping: bool) -> term::Unconfirmed {
-    let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping };
+    let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping, doors: None };
     term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
 }
 
@@ -106,7 +106,7 @@ fn next_turn_is_due_soon() {
 
 /// Returns true if the term accepts a node's heartbeat.
 fn is_heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> bool {
-    let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false };
+    let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false, doors: None };
     term.heartbeat(&bed.state, beat, bed.now).is_ok()
 }
 

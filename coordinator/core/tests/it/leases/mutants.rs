@@ -35,7 +35,8 @@ fn later_session_keeps_failures_and_withdrawals(mutant: Option<Mutant>) -> bool 
     assert!(failures.iter().any(|command| matches!(command, Command::NodeFailed { node, .. } if *node == leader)));
     term.resume(&bed.state, bed.now);
     assert!(term.turn(&bed.state, bed.now).commands.is_empty(), "silence is counted from the beginning of the session");
-    let beat = term::Beat { node: leader, incarnation: bed.incarnation(leader), number: 1, stopping: false };
+    let beat =
+        term::Beat { node: leader, incarnation: bed.incarnation(leader), number: 1, stopping: false, doors: None };
     let refused = term.heartbeat(&bed.state, beat, bed.now).is_err();
 
     let mut withdrawn = Term::new(7, bed.now);
@@ -126,7 +127,7 @@ fn no_lease_is_granted_without_round_in_its_term(mutant: Option<Mutant>) -> bool
 
 /// Accepts a new heartbeat of a node's present incarnation.
 fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> term::Unconfirmed {
-    let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false };
+    let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false, doors: None };
     term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
 }
 
