@@ -1,13 +1,13 @@
 //! Tables: what they are, made, changed and dropped.
 
 use crate::findings::Reason;
-use crate::key_text::KeyText;
 use crate::method::{Document, invalid, known, or_none};
 use crate::partitions::RangeSummary;
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_name};
 use archon_types::subject::NodeName;
 use archon_types::{
-    ErrorDetail, Holds, KeysBy, NodeStatus, PartitionStatus, Partitioning, RangeLimits, Table, TableChange, Word,
+    ErrorDetail, Holds, KeyText, KeysBy, NodeStatus, PartitionStatus, Partitioning, RangeLimits, Table, TableChange,
+    Word,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
