@@ -30,7 +30,7 @@ mod upgrade;
 
 pub use access::*;
 pub use codec::{ANSWER_BYTES_MAX, read_answer, read_request, write};
-pub use findings::{Reason, waits_for};
+pub use findings::{Reason, coordinators, waits_for};
 pub use method::{Callers, Document, Effect, Method, MethodCall};
 pub use methods::{METHODS, SERVICE, method_at};
 pub use nodes::*;

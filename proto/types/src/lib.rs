@@ -20,7 +20,7 @@ pub use admin::access::{
     Access, AccessList, OWN_SINCE, RIGHTS_MAX, Right, Scope, WHENEVER, WITHDRAWN_MAX, check_identity, client_text,
     denial, grantee_text, own_denial, weight_denial, weight_limit_text,
 };
-pub use admin::event::EventCode;
+pub use admin::event::{EventCode, EventFacts, RecordedEvent};
 pub use admin::finding::{
     AuthorityUse, CondemnedCopies, Finding, OTHER_HISTORY_REMEDY, OutdatedMember, Severity, StandingOrder, Supply,
 };

@@ -5,8 +5,6 @@ use crate::raft::{Proposal, Standby};
 use crate::service::admins::{Admins, Result};
 use crate::service::call::{Call, Stage};
 use crate::service::documents::answers;
-use crate::service::findings::events::cause;
-use crate::service::findings::words;
 use crate::service::{answered_before, check_named, only};
 use archon_coordinator_core::{
     ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
@@ -14,7 +12,7 @@ use archon_coordinator_core::{
 };
 use archon_documents::{
     ChangeQuorum, LeadTransferred, PendingQuorumChange, QuorumAction, QuorumChanged, QuorumRecovery, RecoveryDoubt,
-    TransferLead,
+    TransferLead, coordinators,
 };
 use archon_proto::convert::admin::upgrade::protocol_range;
 use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
@@ -203,7 +201,7 @@ pub(in crate::service) fn pending(state: &ClusterState, step: Option<&QuorumStep
         change: wish.to_string(),
         next: step.map(next),
         began_at_ms: at.get(),
-        by: cause(state, who),
+        by: state.cause(who),
     })
 }
 
@@ -337,8 +335,8 @@ pub(in crate::service) fn next(step: &QuorumStep) -> String {
         }
         QuorumStep::CatchUp(id, None) => format!("coordinator {id} does not answer; it must copy the log first"),
         QuorumStep::GiveWay(_) => "another coordinator is to lead first".to_owned(),
-        QuorumStep::SetVoters(voters) => format!("the voters are to be {}", words::numbers(voters)),
-        QuorumStep::Forget(gone) => format!("{} is to leave", words::numbers(gone)),
+        QuorumStep::SetVoters(voters) => format!("the voters are to be {}", coordinators(voters)),
+        QuorumStep::Forget(gone) => format!("{} is to leave", coordinators(gone)),
     }
 }
 
