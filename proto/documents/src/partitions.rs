@@ -360,7 +360,8 @@ impl Document for ForceLeader {
     }
 
     fn wanted(&self) -> Option<String> {
-        let copy = self.node.as_ref().map_or_else(|| "the best copy".to_owned(), |node| format!("the copy on {node}"));
+        let copy =
+            self.node.as_ref().map_or_else(|| "the best replica".to_owned(), |node| format!("the replica on {node}"));
         Some(format!("{copy}, {}", accepting(self.accept_data_loss)))
     }
 }

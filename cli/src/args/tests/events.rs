@@ -45,20 +45,20 @@ fn of_nodes() -> Vec<(Subject, EventFacts, &'static str)> {
         (
             node(),
             EventFacts::NodeDeclaredLost { copies_discarded: 5, partitions_lost: 1 },
-            "declared lost; 5 copies discarded, 1 of them the last of their partition",
+            "declared lost; 5 replicas discarded, 1 of them the last of their partition",
         ),
         (node(), EventFacts::NodeRemoved { copies_discarded: 0 }, "removed"),
-        (node(), EventFacts::NodeRemoved { copies_discarded: 3 }, "removed with 3 copies that were not in sync"),
-        (node(), EventFacts::NodeDraining { copies_held: 9 }, "is being drained of 9 copies"),
-        (node(), EventFacts::NodeDrained {}, "drained: it holds no copies"),
+        (node(), EventFacts::NodeRemoved { copies_discarded: 3 }, "removed with 3 replicas that were not in sync"),
+        (node(), EventFacts::NodeDraining { copies_held: 9 }, "is being drained of 9 replicas"),
+        (node(), EventFacts::NodeDrained {}, "drained: it holds no replicas"),
         (node(), goal(NodeGoal::Serve), "serves again"),
-        (node(), goal(NodeGoal::Cordon), "cordoned: it receives no new copies"),
+        (node(), goal(NodeGoal::Cordon), "cordoned: it receives no new replicas"),
         (node(), goal(NodeGoal::Drain), "drain started"),
         (node(), goal(NodeGoal::Maintain), "in maintenance"),
         (
             node(),
             EventFacts::NodeAltered { before: traits(100), after: traits(50) },
-            "changed from weight 100, any number of copies, no zone to weight 50, any number of copies, no zone",
+            "changed from weight 100, any number of replicas, no zone to weight 50, any number of replicas, no zone",
         ),
         (
             node(),
@@ -95,7 +95,7 @@ fn of_replicas() -> Vec<(Subject, EventFacts, &'static str)> {
         (
             partition(),
             EventFacts::EpochSurpassed { epoch: 9, epoch_granted: 7 },
-            "a copy knew epoch 9, but only 7 had been granted; the next leader uses a higher one",
+            "a replica knew epoch 9, but only 7 had been granted; the next leader uses a higher one",
         ),
         (
             partition(),
@@ -117,12 +117,12 @@ fn of_replicas() -> Vec<(Subject, EventFacts, &'static str)> {
         (
             partition(),
             EventFacts::DataLossAccepted { leader: Some(node()), copies_retired: 2 },
-            "data loss accepted; athens leads, 2 other copies retired",
+            "data loss accepted; athens leads, 2 other replicas retired",
         ),
         (
             partition(),
             EventFacts::DataLossAccepted { leader: None, copies_retired: 0 },
-            "data loss accepted; it starts empty, 0 other copies retired",
+            "data loss accepted; it starts empty, 0 other replicas retired",
         ),
     ]
 }
@@ -151,8 +151,8 @@ fn of_tables() -> Vec<(Subject, EventFacts, &'static str)> {
         (partition(), EventFacts::PartitionOnline {}, "brought online"),
         (table(), EventFacts::TableCreated {}, "created"),
         (table(), EventFacts::TableAltered { before: traits(1), after: traits(3) }, "replication changed to 3, was 1"),
-        (table(), dropped(0), "dropped with its 16 partitions; 48 copies are to be deleted"),
-        (table(), dropped(2), "dropped with its 16 partitions; 48 copies are to be deleted; 2 moves are abandoned"),
+        (table(), dropped(0), "dropped with its 16 partitions; 48 replicas are to be deleted"),
+        (table(), dropped(2), "dropped with its 16 partitions; 48 replicas are to be deleted; 2 moves are abandoned"),
         (partition(), begun(None, None), "is being split at \"m\": keys from there on move to orders/8"),
         (
             partition(),
@@ -165,7 +165,7 @@ fn of_tables() -> Vec<(Subject, EventFacts, &'static str)> {
             "is being split automatically, since it gets 900 operations per second, at \"m\": keys from there on move to \
              orders/8",
         ),
-        (partition(), EventFacts::SplitCut { right: 8 }, "gives up the keys of orders/8, whose copies hold them"),
+        (partition(), EventFacts::SplitCut { right: 8 }, "gives up the keys of orders/8, whose replicas hold them"),
         (
             partition(),
             EventFacts::Parted { right: 8, at: at(), leader: text(NODE) },

@@ -47,14 +47,14 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
         }
         EventFacts::NodeLost {} => "lost its data: a new data directory took over its name".to_owned(),
         EventFacts::NodeDeclaredLost { copies_discarded: copies, partitions_lost: lost } => {
-            format!("declared lost; {copies} copies discarded, {lost} of them the last of their partition")
+            format!("declared lost; {copies} replicas discarded, {lost} of them the last of their partition")
         }
         EventFacts::NodeRemoved { copies_discarded: 0 } => "removed".to_owned(),
         EventFacts::NodeRemoved { copies_discarded: copies } => {
-            format!("removed with {copies} copies that were not in sync")
+            format!("removed with {copies} replicas that were not in sync")
         }
-        EventFacts::NodeDraining { copies_held } => format!("is being drained of {copies_held} copies"),
-        EventFacts::NodeDrained {} => "drained: it holds no copies".to_owned(),
+        EventFacts::NodeDraining { copies_held } => format!("is being drained of {copies_held} replicas"),
+        EventFacts::NodeDrained {} => "drained: it holds no replicas".to_owned(),
         EventFacts::CopyDamaged { placement_id, node, why } => {
             format!("placement {placement_id} on {node} is damaged and left the in-sync set: {why}")
         }
@@ -67,7 +67,7 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
             )
         }
         EventFacts::EpochSurpassed { epoch, epoch_granted } => format!(
-            "a copy knew epoch {epoch}, but only {epoch_granted} had been granted; the next leader uses a higher one"
+            "a replica knew epoch {epoch}, but only {epoch_granted} had been granted; the next leader uses a higher one"
         ),
         EventFacts::ReplicaLost { placement_id, node, why } => {
             format!("placement {placement_id} on {node} is lost and left the in-sync set: {why}")
@@ -81,7 +81,7 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
         }
         EventFacts::GoalChanged { goal } => match goal {
             Word::Known(NodeGoal::Serve) => "serves again".to_owned(),
-            Word::Known(NodeGoal::Cordon) => "cordoned: it receives no new copies".to_owned(),
+            Word::Known(NodeGoal::Cordon) => "cordoned: it receives no new replicas".to_owned(),
             Word::Known(NodeGoal::Drain) => "drain started".to_owned(),
             Word::Known(NodeGoal::Maintain) => "in maintenance".to_owned(),
             Word::Unknown(goal) => goal.clone(),
@@ -106,7 +106,7 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
                 0 => String::new(),
                 moves => format!("; {moves} moves are abandoned"),
             };
-            format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}")
+            format!("dropped with its {partitions} partitions; {copies} replicas are to be deleted{moves}")
         }
         EventFacts::SplitBegun { right, at, outgrown_bytes, outgrown_rate } => {
             let right = partition_name(&table(), *right);
@@ -115,7 +115,7 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
             format!("is being split {why}at {at}: keys from there on move to {right}")
         }
         EventFacts::SplitCut { right } => {
-            format!("gives up the keys of {}, whose copies hold them", partition_name(&table(), *right))
+            format!("gives up the keys of {}, whose replicas hold them", partition_name(&table(), *right))
         }
         EventFacts::Parted { right, at, leader } => {
             let right = partition_name(&table(), *right);
@@ -191,7 +191,7 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
         EventFacts::MoveOver { move_id, outcome } => format!("move {move_id} ended: {outcome}"),
         EventFacts::DataLossAccepted { leader, copies_retired } => {
             let then = leader.as_ref().map_or_else(|| "it starts empty".to_owned(), |node| format!("{node} leads"));
-            format!("data loss accepted; {then}, {copies_retired} other copies retired")
+            format!("data loss accepted; {then}, {copies_retired} other replicas retired")
         }
     }
 }

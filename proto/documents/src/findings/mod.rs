@@ -105,7 +105,7 @@ mod tests {
         let reason = Reason::from(Finding { alike: Some((27, 3)), ..finding });
         assert_eq!(
             reason.message,
-            "27 of its partitions, the first is 3: an in-sync copy is on athens, which is not alive"
+            "27 of its partitions, the first is 3: an in-sync replica is on athens, which is not alive"
         );
         assert_eq!(reason.facts["alike"], 27);
     }

@@ -49,7 +49,7 @@ pub(super) fn partition_of(table: &str, partition: u32) -> String {
 pub(super) fn members(subject: &Subject) -> (String, &'static str) {
     match subject {
         Subject::Table { table, .. } => (format!("participants of table {table}"), "partitions"),
-        _ => ("nodes".to_owned(), "copies"),
+        _ => ("nodes".to_owned(), "replicas"),
     }
 }
 
