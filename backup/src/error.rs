@@ -95,7 +95,7 @@ pub enum BackupError {
         total: u32,
     },
     /// The table needs more copies than there are nodes.
-    #[error("table {table} has {copies} copies of each partition, and {nodes} nodes are alive; nothing was changed")]
+    #[error("table {table} has {copies} replicas of each partition, and {nodes} nodes are alive; nothing was changed")]
     TooFewNodes {
         /// Name of the table.
         table: String,

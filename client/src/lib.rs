@@ -45,12 +45,11 @@ pub use admin::quorum::QuorumSnapshot;
 pub use archon_documents as documents;
 pub use archon_documents::{
     AccessChanged, AccessRight, AccessSummary, BarSummary, Cancelled, CertificatesWithdrawn, Check, CoordinatorStatus,
-    CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, KeyText, Located, LossCheck, MemberTiming,
-    MoveStatus, NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy, PartitionDescription, PartitionMerge,
-    PartitionSplit, PartitionSummary, PendingQuorumChange, Quorum, QuorumRecovery, RangeSummary, Reason,
-    RebalanceStatus, RebalanceSummary, RecoveryDoubt, RemoveCheck, Reshaping, SettingChanged, SettingSummary,
-    SettingsChanged, SettingsSummary, Status, TableCheck, TableSummary, UpgradeChanged, UpgradeMember, UpgradeSummary,
-    WithdrawnCertificates,
+    CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, Located, LossCheck, MemberTiming, MoveStatus,
+    NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy, PartitionDescription, PartitionMerge, PartitionSplit,
+    PartitionSummary, PendingQuorumChange, Quorum, QuorumRecovery, RangeSummary, Reason, RebalanceStatus,
+    RebalanceSummary, RecoveryDoubt, RemoveCheck, Reshaping, SettingSummary, SettingsChanged, SettingsSummary, Status,
+    TableCheck, TableSummary, UpgradeChanged, UpgradeMember, UpgradeSummary, WithdrawnCertificates,
 };
 /// Reason for the release of a partition, for [`Callbacks::release`].
 pub use archon_member::Why;
@@ -59,10 +58,10 @@ pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, DoorState, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Expiry, Holds,
-    KeyRange, KeysBy, MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, OTHER_HISTORY_REMEDY,
-    Op, PartitionId, PartitionStatus, Position, QuorumChange, RangeLimits, ReasonCode, ReplicaState, ReshapingKind,
-    ReshapingPhase, Revision, Right, Setting, SettingChange, SettingUnit, Severity, Stored, TableChange, TableId,
-    TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
+    KeyRange, KeyText, KeysBy, MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus,
+    OTHER_HISTORY_REMEDY, Op, PartitionId, PartitionStatus, Position, QuorumChange, RangeLimits, ReasonCode,
+    ReplicaState, ReshapingKind, ReshapingPhase, Revision, Right, Setting, SettingChange, SettingChanged, SettingUnit,
+    Severity, Stored, TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The crate of the type [`Bytes`] of keys and values.

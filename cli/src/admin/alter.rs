@@ -56,20 +56,20 @@ pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output)
         output.json(&table)?;
         return Ok(Exit::Done);
     }
-    let copies = count_text(table.replication as usize, "copy", "copies");
+    let copies = count_text(table.replication as usize, "replica", "replicas");
     let verb = if changed { "wants" } else { "wants already" };
     let limits = limits_text(&table).map_or_else(String::new, |limits| format!(", {limits}"));
     output.line(format!("table {} {verb} {copies} of each partition{limits}", table.name))?;
     if changed && change.replication.is_some() {
-        output.talk("copies are added or deleted one after the other; progress: archon status");
+        output.talk("replicas are added or deleted one after the other; progress: archon status");
     }
     Ok(Exit::Done)
 }
 
 fn text(node: &Node, changed: bool) -> String {
     let limit = node.partitions_max.map_or_else(
-        || "any number of copies".to_owned(),
-        |most| format!("at most {}", count_text(most as usize, "copy", "copies")),
+        || "any number of replicas".to_owned(),
+        |most| format!("at most {}", count_text(most as usize, "replica", "replicas")),
     );
     let zone = node.zone.as_ref().map_or_else(|| "no zone".to_owned(), |zone| format!("zone {zone}"));
     let verb = if changed { "has" } else { "has already" };
@@ -82,6 +82,6 @@ fn too_many(node: &Node) -> Option<String> {
     Some(format!(
         "{} holds {}, more than {most}: they stay until a plan moves them; see archon rebalance plan",
         node.name,
-        count_text(node.copies_held as usize, "copy", "copies")
+        count_text(node.copies_held as usize, "replica", "replicas")
     ))
 }

@@ -87,7 +87,8 @@ fn print(events: &[Event], output: &Output) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_client::{Cause, EventCode, Subject};
+    use archon_client::{Cause, EventCode, Severity, Subject};
+    use std::collections::BTreeMap;
 
     #[test]
     fn events_are_shown_once() {
@@ -95,6 +96,8 @@ mod tests {
             index,
             at_ms: 0,
             code: EventCode::NodeFailed.into(),
+            severity: Severity::Warning.into(),
+            facts: BTreeMap::new(),
             by: Cause::Unknown,
             subject: Subject::Cluster,
             message: String::new(),

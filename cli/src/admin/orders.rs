@@ -24,7 +24,7 @@ pub(crate) async fn bump(args: &OrderPartitionArgs, admin: &Admin, output: &Outp
 pub(crate) async fn offline(args: &OrderPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let PartitionArgs { id, table } = &args.partition;
     let changed = admin.take_offline(table, *id, &args.why.why).await.map_err(partition_failure)?;
-    let text = if changed { "offline: its leader stops, its copies stay" } else { "is offline already" };
+    let text = if changed { "offline: its leader stops, its replicas stay" } else { "is offline already" };
     say(&args.partition, None, changed, output, text)?;
     if changed {
         output.talk(format!("undo: archon partition online {}", operand(*id, table)));

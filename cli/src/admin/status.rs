@@ -169,10 +169,12 @@ pub(super) fn partitions_line(status: &Status, nodes: &[&Node], output: &Output)
     };
     let online = match status.copies_condemned {
         0 => online,
-        left => format!("{online}, {} of deleted partitions to delete", count_text(left as usize, "copy", "copies")),
+        left => {
+            format!("{online}, {} of deleted partitions to delete", count_text(left as usize, "replica", "replicas"))
+        }
     };
     match skew(nodes) {
-        Some((least, most)) => format!("{online}, between {least} and {most} copies per serving node"),
+        Some((least, most)) => format!("{online}, between {least} and {most} replicas per serving node"),
         None => online,
     }
 }

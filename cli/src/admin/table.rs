@@ -105,11 +105,12 @@ fn description(found: &TableDescription, output: &Output) -> String {
     lines.push(format!("partitions  {served}"));
     if !is_lease {
         let (in_sync, wanted, held) = (found.copies_in_sync, found.copies_wanted, found.copies_held);
-        let each = count_text(table.replication as usize, "copy", "copies");
-        lines
-            .push(format!("copies      {in_sync} in sync of {wanted} required, {each} per partition; {held} on nodes"));
+        let each = count_text(table.replication as usize, "replica", "replicas");
+        lines.push(format!(
+            "replicas      {in_sync} in sync of {wanted} required, {each} per partition; {held} on nodes"
+        ));
         let (once, all) = (bytes_text(found.bytes_led), bytes_text(found.bytes_stored));
-        lines.push(format!("size        {once}, with all copies {all}"));
+        lines.push(format!("size        {once}, with all replicas {all}"));
     }
     lines.extend(limits_text(table).map(|limits| format!("limits      partitions are {limits}")));
     let running =
@@ -135,7 +136,7 @@ fn holder_rows(holders: &[TableHolder], is_lease: bool, output: &Output) -> Stri
         false => vec![Column::text("NODE"), Column::text("STATUS"), Column::number("LEADS")],
     };
     if !is_lease {
-        columns.extend([Column::number("COPIES"), Column::number("IN SYNC"), Column::number("DATA")]);
+        columns.extend([Column::number("REPLICAS"), Column::number("IN SYNC"), Column::number("DATA")]);
     }
     let rows = holders.iter().map(|holder| {
         let status = holder.node_status.to_string();
@@ -160,7 +161,7 @@ fn partition_rows(partitions: &[TablePartition], is_lease: bool, output: &Output
     columns.push(Column::text(if is_lease { "OWNER" } else { "LEADER" }));
     columns.push(Column::number("EPOCH"));
     if !is_lease {
-        columns.extend([Column::number("IN SYNC"), Column::number("COPIES"), Column::number("DATA")]);
+        columns.extend([Column::number("IN SYNC"), Column::number("REPLICAS"), Column::number("DATA")]);
     }
     let rows = partitions.iter().map(|partition| {
         let mut row = vec![partition.id.to_string()];
@@ -209,7 +210,7 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
     }
     let each = match args.lease {
         true => "each a lease".to_owned(),
-        false => count_text(table.replication as usize, "copy each", "copies each"),
+        false => count_text(table.replication as usize, "replica each", "replicas each"),
     };
     let partitions = count_text(table.partitions_total as usize, "partition", "partitions");
     let limits = limits_text(&table).map_or_else(String::new, |limits| format!("; they are {limits}"));
@@ -250,7 +251,7 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
         "dropped table {name} (number {}) with {}; its nodes delete {}",
         found.table.id,
         count_text(found.table.partitions_total as usize, "partition", "partitions"),
-        count_text(copies as usize, "copy", "copies"),
+        count_text(copies as usize, "replica", "replicas"),
     ))?;
     if !found.nodes_away.is_empty() {
         let away = list_text(&found.nodes_away);
@@ -279,7 +280,7 @@ fn unconfirmed(found: &TableCheck) -> Failure {
         "nothing was dropped: this would delete table {name} (number {id}) for good, with {}, {} on {}{away} and {} in \
          them",
         count_text(*partitions as usize, "partition", "partitions"),
-        count_text(found.copies_deleted as usize, "copy", "copies"),
+        count_text(found.copies_deleted as usize, "replica", "replicas"),
         count_text(found.nodes_holding as usize, "node", "nodes"),
         bytes_text(found.bytes_deleted),
     );
@@ -309,7 +310,7 @@ mod tests {
             TableCheck { table, copies_deleted: 12, bytes_deleted: 2_048, nodes_holding: 3, nodes_away: vec![] };
         let failure = unconfirmed(&found);
         assert_eq!((failure.exit, failure.kind), (Exit::Refused, "refused"));
-        for part in ["nothing was dropped", "table orders (number 7)", "4 partitions", "12 copies on 3 nodes and "] {
+        for part in ["nothing was dropped", "table orders (number 7)", "4 partitions", "12 replicas on 3 nodes and "] {
             assert!(failure.message.contains(part), "{}", failure.message);
         }
         assert_eq!(failure.remedy.as_deref(), Some("to delete it: `archon table drop orders --yes`"));
@@ -387,7 +388,7 @@ mod tests {
         for line in [
             "table       orders",
             "partitions  4, of which 3 have a leader and 2 are online",
-            "copies      6 in sync of 8 required, 2 copies per partition; 7 on nodes",
+            "replicas      6 in sync of 8 required, 2 replicas per partition; 7 on nodes",
             "limits      partitions are split above 1.0 GiB",
             "running     1 move",
         ] {
@@ -407,6 +408,6 @@ mod tests {
         let output = Output::new(crate::output::Format::Table);
         let text = description(&described(Holds::Lease), &output);
         assert!(text.contains("partitions  4, of which 3 have an owner"), "{text}");
-        assert!(text.contains("OWNER") && !text.contains("COPIES") && !text.contains("in sync"), "{text}");
+        assert!(text.contains("OWNER") && !text.contains("REPLICAS") && !text.contains("in sync"), "{text}");
     }
 }

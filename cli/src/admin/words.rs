@@ -22,13 +22,13 @@ pub(super) struct Words {
 }
 
 const NODE: Words = Words {
-    one: "copy",
-    many: "copies",
+    one: "replica",
+    many: "replicas",
     has: "holds",
-    takes: "copies",
-    drained: "moved copies return with a plan: archon rebalance plan",
+    takes: "replicas",
+    drained: "moved replicas return with a plan: archon rebalance plan",
     maintained: "moved leaderships return with a plan: archon rebalance plan",
-    in_maintenance: "it leads nothing and keeps its copies",
+    in_maintenance: "it leads nothing and keeps its replicas",
     removed: "its data directory cannot join again: to reuse the machine, start a node with an empty --data-dir",
 };
 

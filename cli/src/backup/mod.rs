@@ -121,7 +121,7 @@ async fn show(args: &LookAtBackupArgs, output: &Output) -> Result<Exit, Failure>
         Column::text("HOLDS"),
         Column::text("KEYS"),
         Column::number("PARTITIONS"),
-        Column::number("COPIES"),
+        Column::number("REPLICAS"),
         Column::number("ENTRIES"),
         Column::number("BYTES"),
     ];
@@ -239,7 +239,7 @@ fn failure(error: BackupError) -> Failure {
             "repeat the command with --resume to complete it; `archon table drop {table} --yes` deletes it"
         )),
         BackupError::TooFewNodes { nodes, .. } => refused(message)
-            .with_remedy(format!("give it fewer copies (--replication {}), or start more nodes", nodes.max(1))),
+            .with_remedy(format!("give it fewer replicas (--replication {}), or start more nodes", nodes.max(1))),
         BackupError::NoTable { .. } => Failure::new(Exit::NotFound, message),
         BackupError::Usage(_) => Failure::new(Exit::Usage, message),
         BackupError::GaveUp { last, .. } => Failure { message, ..Failure::from(*last) },

@@ -169,7 +169,7 @@ impl<'a> Rounds<'a> {
         let emptied = async || {
             let nodes = admin.list_nodes().await.map_err(watch::said)?;
             let held = nodes.iter().find(|node| node.name == LATE_NODE).map_or(0, |node| node.copies_held);
-            if joins || held == 0 { Ok(()) } else { Err(format!("it holds {held} copies")) }
+            if joins || held == 0 { Ok(()) } else { Err(format!("it holds {held} replicas")) }
         };
         watch::until("the drained node to be empty", TIMEOUT, emptied).await?;
         let what = if joins { "joined" } else { "was drained" };

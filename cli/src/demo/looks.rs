@@ -40,7 +40,7 @@ pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: 
 
 /// Waits until every partition is available with all its copies.
 pub(super) async fn all_whole(cluster: &mut Cluster, admin: &Admin) -> Result<(Vec<Partition>, Duration), Failure> {
-    wait_for("nine partitions online with three copies each", async || {
+    wait_for("nine partitions online with three replicas each", async || {
         cluster.check_alive()?;
         look_whole(admin).await
     })
@@ -60,7 +60,7 @@ pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Fa
             if online == SMALL.partitions as usize && whole == online {
                 Look::Yes(partitions)
             } else {
-                Look::NotYet(format!("{online} of {} are, {whole} of them with three copies", SMALL.partitions))
+                Look::NotYet(format!("{online} of {} are, {whole} of them with three replicas", SMALL.partitions))
             }
         }
         Err(error) => Look::NotYet(error.to_string()),
@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn failed_expectation_states_what_was_expected() {
         assert!(ensure(true, "", String::new).is_ok());
-        let failure = ensure(false, "7/7/7/6 copies", || "[9, 9, 9, 0]".to_owned()).unwrap_err();
-        assert_eq!(failure.message, "expected 7/7/7/6 copies, but found [9, 9, 9, 0]");
+        let failure = ensure(false, "7/7/7/6 replicas", || "[9, 9, 9, 0]".to_owned()).unwrap_err();
+        assert_eq!(failure.message, "expected 7/7/7/6 replicas, but found [9, 9, 9, 0]");
         assert_eq!(failure.exit, crate::exit::Exit::Failed);
     }
 }

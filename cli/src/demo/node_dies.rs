@@ -74,7 +74,7 @@ async fn node_dies_and_returns(
     all_whole(cluster, admin).await?;
     let returned_ms = returned.elapsed().as_millis() as u64;
     say.checked(format!(
-        "{name} came back, caught up, and every partition has three copies again after {returned_ms} ms"
+        "{name} came back, caught up, and every partition has three replicas again after {returned_ms} ms"
     ));
     Ok((failed_ms, returned_ms))
 }

@@ -157,7 +157,7 @@ async fn quorum(cluster: &mut Cluster, say: &Narrator) -> Result<(Status, Durati
 async fn three_cities(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -> Result<Duration, Failure> {
     say.step(
         "Athens, Byzantium, Cyrene",
-        "Three nodes register. Nine partitions get three copies each, one on every node; each node leads three.",
+        "Three nodes register. Nine partitions get three replicas each, one on every node; each node leads three.",
     );
     let mut registered = Duration::ZERO;
     for (count, name) in FIRST_NODES.iter().enumerate() {
@@ -175,7 +175,7 @@ async fn three_cities(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -> R
     let picture = picture(&partitions, &FIRST_NODES);
     say.show(&draw(&picture, SMALL.partitions, &BTreeSet::new()));
     say.show("[3] leads, 3 follows: it holds every write before it is acknowledged");
-    ensure(copies(&picture) == [9, 9, 9], "nine copies on each node", || format!("{:?}", copies(&picture)))?;
+    ensure(copies(&picture) == [9, 9, 9], "nine replicas on each node", || format!("{:?}", copies(&picture)))?;
     ensure(leaders(&picture) == [3, 3, 3], "three leaders on each node", || format!("{:?}", leaders(&picture)))?;
     say.checked(format!("nine partitions online {} ms after the third node registered", took.as_millis()));
     Ok(registered + took)
@@ -242,7 +242,7 @@ async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
     let count = plan.moves.len();
     // 27 copies on four nodes: six or seven each. Transfers of leadership count as moves as well.
     let new = plan.moves.iter().filter(|step| step.to == LATE_NODE).count();
-    ensure((6..=7).contains(&new), "six or seven copies to go to ephesus", || format!("{plan:?}"))?;
+    ensure((6..=7).contains(&new), "six or seven replicas to go to ephesus", || format!("{plan:?}"))?;
     ensure(plan.unmet.is_empty(), "nothing that cannot be met", || format!("{:?}", plan.unmet))?;
     say.checked(format!("{} for table version {}", count_text(count, "move", "moves"), plan.table_version));
     Ok(plan)
@@ -309,15 +309,17 @@ async fn rebalance(
 async fn outcome(admin: &Admin, before: &Picture, plan: &Plan, say: &Narrator) -> Result<Picture, Failure> {
     say.step("Afterwards", "Only the partitions of the plan have moved (*).");
     let (partitions, _) =
-        wait_for("nine partitions online with three copies each", async || look_whole(admin).await).await?;
+        wait_for("nine partitions online with three replicas each", async || look_whole(admin).await).await?;
     let after = picture(&partitions, &[&FIRST_NODES[..], &[LATE_NODE]].concat());
     let new = gained(before, &after);
     say.show(&draw(&after, SMALL.partitions, &new));
     let planned: BTreeSet<(u32, String)> = plan.moves.iter().map(|step| (step.partition, step.to.clone())).collect();
-    ensure(new.is_subset(&planned), "no copy where the plan named none", || format!("{new:?}, planned {planned:?}"))?;
+    ensure(new.is_subset(&planned), "no replica where the plan named none", || {
+        format!("{new:?}, planned {planned:?}")
+    })?;
     let shares = copies(&after);
-    ensure(shares == [7, 7, 7, 6], "7/7/7/6 copies", || format!("{shares:?}"))?;
-    say.checked("the nodes hold 7/7/7/6 copies");
+    ensure(shares == [7, 7, 7, 6], "7/7/7/6 replicas", || format!("{shares:?}"))?;
+    say.checked("the nodes hold 7/7/7/6 replicas");
     let second = admin.plan().await?;
     ensure(second.moves.is_empty(), "a second plan to be empty", || format!("{:?}", second.moves))?;
     say.checked("planning again finds nothing to move");

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::net::link::{beyond, check_endpoints};
 use crate::routing::table::PIECES_MAX;
 use archon_documents::{
-    ApplyPlan, CancelRebalance, Cancelled, CreateTable, Document as _, Event, Explain, KeyText, ListEvents, ListNodes,
+    ApplyPlan, CancelRebalance, Cancelled, CreateTable, Document as _, Event, Explain, ListEvents, ListNodes,
     ListTables, Located, MethodCall, MoveStatus, NodeSummary, PartitionSummary, PlanRebalance, Quorum, Reason,
     RebalanceStatus, SetNode, ShowQuorum, ShowRebalance, ShowStatus, Status, TableSummary, read_answer, write,
 };
@@ -28,7 +28,7 @@ use archon_security::{Caller, Transport};
 use archon_types::limits::{check_key, check_name};
 use archon_types::plan::Plan;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, NodeStatus, PartitionTable, Partitioning,
+    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, KeyText, NodeGoal, NodeStatus, PartitionTable, Partitioning,
     RangeLimits, RequestId, TablePiece, slot_of,
 };
 use bytes::Bytes;

@@ -3,12 +3,11 @@
 use crate::admin::{Admin, incomplete};
 use crate::error::Error;
 use archon_documents::{
-    AlterNode, CheckNode, DescribePartition, ForceLeader, ForcedLeader, KeyText, LoseNode, MergePartition, NodeCheck,
-    NodeLoss, NodeSummary, PartitionDescription, PartitionMerge, PartitionName, PartitionSplit, RemoveNode,
-    SplitPartition,
+    AlterNode, CheckNode, DescribePartition, ForceLeader, ForcedLeader, LoseNode, MergePartition, NodeCheck, NodeLoss,
+    NodeSummary, PartitionDescription, PartitionMerge, PartitionName, PartitionSplit, RemoveNode, SplitPartition,
 };
 use archon_types::limits::check_key;
-use archon_types::{ErrorDetail, ErrorKind, TraitsChange};
+use archon_types::{ErrorDetail, ErrorKind, KeyText, TraitsChange};
 use bytes::Bytes;
 use std::time::Duration;
 

@@ -17,7 +17,7 @@
 //! | `quorum/upgrade/` | the protocol rises once every member speaks the next one |
 //! | `quorum/recovery/` | recovery of the state from less than a majority, with reports of the nodes |
 //! | `operator/` | advance checks of operators' verbs; remaining time of maintenance |
-//! | `findings/` | findings of alerts and waits, their list, the leader's memory, totals for metrics |
+//! | `findings/` | findings of alerts and waits, their list, facts of events, the leader's memory, totals for metrics |
 //! | `leader/` | one control turn; reports of nodes; duties of nodes |
 //! | `leader/term/` | work of the leading coordinator: turns, leases after quorum rounds, answers to reports |
 //! | `invariants/` | one property per file, shared by every test |
@@ -47,6 +47,7 @@ pub use command::edit::{Edit, Ending, PartitionChange};
 pub use command::{Command, CommandBatch, LossOutcome, PlannedMove, Successor};
 pub use findings::alerts::{Thresholds, alerts, not_served};
 pub use findings::counts::{Counts, counts};
+pub use findings::events::recorded_event;
 pub use findings::explain::{Explainer, Shortage, explain};
 pub use findings::intent::with_intent;
 pub use findings::list::list_findings;

@@ -1,11 +1,10 @@
 //! Copies committed events about nodes and losses into the leader's log, so that they are readable when the events
 //! themselves, which need a quorum, are not.
 
-use crate::service::findings::events;
 use crate::statistics::metrics::Metrics;
-use archon_coordinator_core::{ClusterState, Event, EventKind};
-use archon_documents::Event as Told;
+use archon_coordinator_core::{ClusterState, Event, EventKind, recorded_event};
 use archon_telemetry::Metric;
+use archon_types::{EventCode, Severity};
 
 /// Maximum number of events logged per turn: a node's loss may concern every partition.
 const AT_ONCE_MAX: usize = 32;
@@ -13,15 +12,6 @@ const AT_ONCE_MAX: usize = 32;
 /// Log entry up to which events were logged.
 pub(crate) struct EventLog {
     logged: u64,
-}
-
-/// Log level of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weight {
-    /// Needs attention.
-    Alarm,
-    /// For information.
-    News,
 }
 
 impl EventLog {
@@ -34,16 +24,19 @@ impl EventLog {
     pub(crate) fn log(&mut self, state: &ClusterState, metrics: &Metrics) {
         let news = self.news(state);
         news.iter().filter_map(|event| counter(metrics, &event.what)).for_each(|counter| counter.add(1));
-        let news = news.into_iter().filter_map(|event| Some((event, weight(&event.what)?)));
-        for (place, (event, weight)) in news.enumerate() {
+        let events = news.into_iter().map(|event| recorded_event(state, event));
+        let events = events.filter(|event| !is_routine(event.facts.code()));
+        for (place, event) in events.enumerate() {
             if place == AT_ONCE_MAX {
                 tracing::warn!("too many events at once to log; see `archon events`");
                 break;
             }
-            let Told { subject, by, index, message, .. } = events::event(state, event);
-            match weight {
-                Weight::Alarm => tracing::warn!(%subject, %by, index, "{message}"),
-                Weight::News => tracing::info!(%subject, %by, index, "{message}"),
+            let attention = event.facts.code().severity() > Severity::Notice;
+            let archon_documents::Event { subject, by, index, message, .. } = event.into();
+            if attention {
+                tracing::warn!(%subject, %by, index, "{message}");
+            } else {
+                tracing::info!(%subject, %by, index, "{message}");
             }
         }
         self.logged = state.applied;
@@ -70,63 +63,9 @@ const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a Metri
     }
 }
 
-/// Returns the weight of events about nodes, losses and operators' requests; routine events of single partitions are
-/// not logged.
-const fn weight(what: &EventKind) -> Option<Weight> {
-    match what {
-        EventKind::NodeFailed { .. }
-        | EventKind::NodeUnreached { .. }
-        | EventKind::NodeLost { .. }
-        | EventKind::NodeDeclaredLost { .. }
-        | EventKind::CopyDamaged { .. }
-        | EventKind::DataDisputed { .. }
-        | EventKind::EpochSurpassed { .. }
-        | EventKind::ReplicaLost { .. }
-        | EventKind::TableDropped { .. }
-        | EventKind::DataLossAccepted { .. } => Some(Weight::Alarm),
-        EventKind::Bootstrapped
-        | EventKind::NodeRegistered { .. }
-        | EventKind::NodeReturned { .. }
-        | EventKind::NodeReached { .. }
-        | EventKind::NodeRemoved { .. }
-        | EventKind::NodeDraining { .. }
-        | EventKind::NodeDrained { .. }
-        | EventKind::GoalChanged { .. }
-        | EventKind::TableCreated { .. }
-        | EventKind::PlanStarted { .. }
-        | EventKind::NodeAltered { .. }
-        | EventKind::TableAltered { .. }
-        | EventKind::SplitBegun { .. }
-        | EventKind::SplitCut { .. }
-        | EventKind::Parted { .. }
-        | EventKind::SplitAbandoned { .. }
-        | EventKind::MergeBegun { .. }
-        | EventKind::Merged { .. }
-        | EventKind::MergeAbandoned { .. }
-        | EventKind::SettingsChanged { .. }
-        | EventKind::AccessChanged { .. }
-        | EventKind::CertificatesWithdrawn { .. }
-        | EventKind::QuorumChangeBegun { .. }
-        | EventKind::QuorumChanged { .. }
-        | EventKind::QuorumChangeCancelled { .. }
-        | EventKind::RecoveryBegun { .. }
-        | EventKind::RecoveryTookOver { .. }
-        | EventKind::RecoverySettled { .. }
-        | EventKind::ProtocolRaised { .. }
-        | EventKind::ProtocolHeld { .. }
-        | EventKind::LeadershipBumped { .. }
-        | EventKind::MemberBarred { .. }
-        | EventKind::BarLifted { .. }
-        | EventKind::PartitionOffline { .. }
-        | EventKind::PartitionOnline { .. }
-        | EventKind::MaintenanceBegun { .. }
-        | EventKind::MaintenanceOver { .. }
-        | EventKind::PlanCancelled { .. } => Some(Weight::News),
-        EventKind::RepairStarted { .. }
-        | EventKind::RepairDone { .. }
-        | EventKind::CopyRetired { .. }
-        | EventKind::MigrationOver { .. } => None,
-    }
+/// Returns true for routine events of single replicas and moves, which would fill a log.
+const fn is_routine(code: EventCode) -> bool {
+    matches!(code, EventCode::RepairStarted | EventCode::RepairDone | EventCode::CopyRetired | EventCode::MoveOver)
 }
 
 #[cfg(test)]
@@ -148,14 +87,13 @@ mod tests {
         state.events.push_back(event(4));
         state.applied = 5;
         let mut event_log = EventLog::new(&state);
-        assert!(event_log.news(&state).is_empty(), "what another leader told is not told again");
+        assert!(event_log.news(&state).is_empty(), "events that another leader logged are not logged again");
         state.events.extend([event(6), event(7)]);
         state.applied = 9;
         let indexes: Vec<u64> = event_log.news(&state).iter().map(|event| event.index).collect();
         assert_eq!(indexes, [6, 7]);
         event_log.log(&state, &Metrics::default());
         assert!(event_log.news(&state).is_empty());
-        assert_eq!(weight(&failed), Some(Weight::Alarm));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use super::call::Call;
 use super::documents::answers;
-use super::findings::events;
 use super::findings::voters::voter;
 use super::operator::quorum;
 use super::{check_named, refuse};
@@ -12,7 +11,7 @@ use crate::raft::spare;
 use crate::service::admins::{Admins, Result};
 use crate::service::findings::disks::disks;
 use crate::service::findings::subjects::cluster_text;
-use archon_coordinator_core::waits;
+use archon_coordinator_core::{recorded_event, waits};
 use archon_documents::{EventList, Explain, ListEvents, Quorum, ReasonList, ShowQuorum};
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
@@ -41,7 +40,7 @@ impl Admins {
     pub(super) async fn happened(&self, asked: ListEvents, call: &Call<'_>) -> Result<EventList> {
         self.view(call, |_, state| {
             let skip = state.events.len().saturating_sub(most(asked.most));
-            let events = state.events.iter().skip(skip).map(|event| events::event(state, event)).collect();
+            let events = state.events.iter().skip(skip).map(|event| recorded_event(state, event).into()).collect();
             Ok(EventList { events })
         })
         .await

@@ -226,10 +226,10 @@ async fn pinned_log_is_reported_with_node_and_partition() {
     let reason = found(status(&leader).await.unwrap().reasons).expect("a reason");
     assert_eq!(reason.subject.to_string(), "node athens");
     assert!(reason.message.contains("3072 MiB of the log of athens"), "{reason:?}");
-    assert!(reason.message.contains("copy 1 of partition "), "{reason:?}");
+    assert!(reason.message.contains("replica 1 of partition "), "{reason:?}");
     athens.heartbeat_saying(&leader, Some(pinned(77))).await.unwrap();
     let reason = found(status(&leader).await.unwrap().reasons).expect("a reason");
-    assert!(reason.message.contains("copy 77, which no partition names"), "{reason:?}");
+    assert!(reason.message.contains("replica 77, which no partition names"), "{reason:?}");
     athens.heartbeat_saying(&leader, Some(v1::NodeLoad::default())).await.unwrap();
     assert_eq!(found(status(&leader).await.unwrap().reasons), None);
     quorum.stop_all().await;

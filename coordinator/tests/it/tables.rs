@@ -3,15 +3,15 @@
 use crate::common::{self, FakeNode, Quorum, ask, ask_as, hashed, kind, request_id, status};
 use crate::{SOON, settings, settle};
 use archon_documents::{
-    ApplyPlan, CancelRebalance, CheckTable, CreateTable, DescribeTable, DropTable, KeyText, PartitionName,
-    PlanRebalance, ShowRebalance, SplitPartition,
+    ApplyPlan, CancelRebalance, CheckTable, CreateTable, DescribeTable, DropTable, PartitionName, PlanRebalance,
+    ShowRebalance, SplitPartition,
 };
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_testkit::wait_for_async;
 use archon_types::plan::Plan;
-use archon_types::{ErrorKind, Holds, NodeStatus, Partitioning, RangeLimits, ReasonCode, Settings};
+use archon_types::{ErrorKind, Holds, KeyText, NodeStatus, Partitioning, RangeLimits, ReasonCode, Settings};
 
 /// It answered UNIMPLEMENTED without a message, although reflection lists `Kv`.
 #[tokio::test(flavor = "multi_thread")]

@@ -53,7 +53,7 @@ fn dropped_table_is_deleted_on_every_node_and_frees_its_name() {
 
     // Without --yes nothing is dropped; the refusal describes the effect.
     let why = refused(&cluster, &["table", "drop", "orders"], 4);
-    for part in ["nothing was dropped", "table orders", "4 partitions", "12 copies on 3 nodes", "--yes"] {
+    for part in ["nothing was dropped", "table orders", "4 partitions", "12 replicas on 3 nodes", "--yes"] {
         assert!(why.contains(part), "{part:?} is not in {why}");
     }
     assert!(refused(&cluster, &["table", "drop", "odrers"], 3).contains("the tables are: default, orders"));
@@ -62,7 +62,7 @@ fn dropped_table_is_deleted_on_every_node_and_frees_its_name() {
     cluster.take_node("athens").kill();
     cluster.wait_node("athens", "failed");
     let told = cluster.done(&["table", "drop", "orders", "--yes"]);
-    assert!(told.contains("dropped table orders") && told.contains("12 copies"), "{told}");
+    assert!(told.contains("dropped table orders") && told.contains("12 replicas"), "{told}");
     refused(&cluster, &["kv", "get", "--table", "orders", "order/0"], 3);
     let status = cluster.wait_condemned(4);
     let reason = status["reasons"].as_array().and_then(|reasons| {

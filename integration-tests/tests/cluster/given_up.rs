@@ -177,7 +177,7 @@ fn split_is_abandoned_if_too_few_copies_can_be_formed() {
     let others: Vec<&str> = NODES.into_iter().filter(|node| *node != leader).collect();
     let split = begin_split(&world);
     world.killed(&others, &split);
-    world.assert_given_up(&split, "only 1 of 2 copies can be formed");
+    world.assert_given_up(&split, "only 1 of 2 replicas can be formed");
 }
 
 /// The event names the node being waited for, and its partitions are served throughout.

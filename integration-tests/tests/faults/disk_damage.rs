@@ -234,7 +234,7 @@ async fn wiped_node_of_the_same_name_serves_no_former_copy() {
         let mut empty = cluster.spawn("empty", &cluster.node_arguments(NODE, &listen, data));
         assert_eq!(empty.wait_exit(Duration::from_secs(60)).code(), Some(4), "{}", empty.log_tail(20));
         let log = empty.log();
-        for part in ["last in-sync copy", "(default/", "archon node lost athens --accept-data-loss"] {
+        for part in ["last in-sync replica", "(default/", "archon node lost athens --accept-data-loss"] {
             assert!(log.contains(part), "{part:?} is not in {log}");
         }
         cluster.wait_node(NODE, "failed");

@@ -59,7 +59,7 @@ fn node_is_cordoned_drained_and_removed() {
     assert!(!list.to_string().contains("\"athens\""), "{list}");
     // With three nodes left for three copies, none can be drained.
     let why = refused(&cluster, &["node", "drain", "cyrene", "--wait"]);
-    assert!(why.contains("cyrene cannot be drained") && why.contains("only 2 nodes take copies"), "{why}");
+    assert!(why.contains("cyrene cannot be drained") && why.contains("only 2 nodes take replicas"), "{why}");
     assert!(refused(&cluster, &["node", "remove", "athens"]).contains("stop it before removing it"));
     assert!(cluster.take_node("athens").terminate(Duration::from_secs(60)).success());
     cluster.wait_node("athens", "failed");
@@ -76,7 +76,7 @@ fn node_is_cordoned_drained_and_removed() {
         assert_eq!(cluster.done(&["kv", "get", &format!("k/{number}")]), "v");
     }
     let events = cluster.done(&["events"]);
-    for part in ["cordoned", "is being drained of", "drained: it holds no copies", "removed"] {
+    for part in ["cordoned", "is being drained of", "drained: it holds no replicas", "removed"] {
         assert!(events.contains(part), "{part:?} is not in {events}");
     }
 }
@@ -116,7 +116,7 @@ fn partition_without_in_sync_copy_is_given_up_only_on_order() {
     for part in ["DataLoss", "all its data is lost", "athens returns", "cut off", "--accept-data-loss"] {
         assert!(why.contains(part), "{part:?} is not in {why}");
     }
-    assert!(refused(&cluster, &["node", "lost", "athens"]).contains("last in-sync copy of 2 partitions"));
+    assert!(refused(&cluster, &["node", "lost", "athens"]).contains("last in-sync replica of 2 partitions"));
     let described = cluster.json(&["partition", "describe", &partition]).expect("describe");
     assert_eq!((&described["status"], &described["leader"]), (&json!("unavailable"), &Value::Null), "{described}");
     assert_eq!(described["copies"][0]["node_status"], "failed");

@@ -84,7 +84,7 @@ fn node_setting_survives_restart_until_another_flag() {
     ends(&cluster, &["node", "set", "athens", "--partitions-max", "0"], 2);
     ends(&cluster, &["node", "set", "sparta", "--weight", "5"], 3);
     let set = ["node", "set", "athens", "--weight", "50", "--partitions-max", "9", "--zone", "east"];
-    assert!(cluster.done(&set).contains("athens has weight 50, at most 9 copies, zone east"));
+    assert!(cluster.done(&set).contains("athens has weight 50, at most 9 replicas, zone east"));
     assert!(cluster.done(&set).contains("has already"), "the same again changes nothing");
     let all = (json!(50), json!(9), json!("east"));
     assert_eq!(athens(&cluster), all);
@@ -103,7 +103,7 @@ fn node_setting_survives_restart_until_another_flag() {
     let _started = cluster.spawn("athens-again", &arguments);
     cluster.wait_node("athens", "alive");
     assert_eq!(athens(&cluster), (json!(70), json!(9), json!("east")), "what the flags do not say anew stays");
-    assert!(cluster.done(&["events"]).contains("to weight 50, at most 9 copies, zone east"));
+    assert!(cluster.done(&["events"]).contains("to weight 50, at most 9 replicas, zone east"));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn replication_of_a_table_changes_under_load() {
     ends(&cluster, &["table", "alter", "default", "--replication", "0"], 2);
 
     let more = ["table", "alter", "default", "--replication", "3"];
-    assert!(cluster.done(&more).contains("table default wants 3 copies of each partition"));
+    assert!(cluster.done(&more).contains("table default wants 3 replicas of each partition"));
     // No write waits for copies that are not in sync yet.
     for number in 0..20 {
         cluster.done(&["kv", "put", &format!("k/{number}"), "after"]);
@@ -125,7 +125,7 @@ fn replication_of_a_table_changes_under_load() {
     cluster.wait_whole(3);
     assert!(cluster.done(&more).contains("wants already"));
     let fewer = ["table", "alter", "default", "--replication", "2"];
-    assert!(cluster.done(&fewer).contains("wants 2 copies"));
+    assert!(cluster.done(&fewer).contains("wants 2 replicas"));
     cluster.wait_whole(2);
     for number in 0..20 {
         assert_eq!(cluster.done(&["kv", "get", &format!("k/{number}")]), "after");

@@ -196,7 +196,7 @@ async fn recovery_from_old_state_keeps_later_writes() {
     let status = cluster.archon(&["check"]);
     assert!(status.code == 11 && status.stdout.contains("BeingRecovered"), "{status:?}");
     assert!(shown.contains("settle --accept-data-loss") && shown.contains("behind"), "{shown}\n{open:?}");
-    assert!(shown.contains("copies of unknown partitions"), "of the table that is lost: {shown}");
+    assert!(shown.contains("replicas of unknown partitions"), "of the table that is lost: {shown}");
     let refused = cluster.archon(&["quorum", "settle"]);
     assert!(refused.code == 4 && refused.stderr.contains("--accept-data-loss"), "{refused:?}");
     cluster.done(&["quorum", "settle", "--accept-data-loss"]);

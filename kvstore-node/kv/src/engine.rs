@@ -264,7 +264,7 @@ pub enum EngineError {
     /// The directory belongs to another engine. It was not touched.
     #[error(
         "the engine in {} is {found}, but --engine is {wanted}; omit --engine to keep it. To change the engine, drain \
-         this node first (`archon node drain`), because its data may have no other copy, and start it with an empty \
+         this node first (`archon node drain`), because its data may have no other replica, and start it with an empty \
          directory",
         directory.display()
     )]

@@ -53,7 +53,7 @@ impl Recovered {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecoveredError {
     /// The log ends before it begins.
-    #[error("the log of {partition} ends at {last}, before its base {base}; discard this copy and reload it")]
+    #[error("the log of {partition} ends at {last}, before its base {base}; discard this replica and reload it")]
     EndsBeforeBase {
         /// The partition.
         partition: PartitionId,
@@ -64,7 +64,7 @@ pub enum RecoveredError {
     },
     /// A run is out of order, or the runs do not begin right after the base.
     #[error(
-        "the log of {partition} has epoch {epoch} beginning at {first}, out of order; discard this copy and reload it"
+        "the log of {partition} has epoch {epoch} beginning at {first}, out of order; discard this replica and reload it"
     )]
     RunsOutOfOrder {
         /// The partition.
@@ -76,7 +76,7 @@ pub enum RecoveredError {
     },
     /// An entry has a higher epoch than was ever persisted.
     #[error(
-        "the log of {partition} holds epoch {found}, but only {persisted} was persisted; discard this copy and reload it"
+        "the log of {partition} holds epoch {found}, but only {persisted} was persisted; discard this replica and reload it"
     )]
     EpochTooHigh {
         /// The partition.
@@ -87,7 +87,7 @@ pub enum RecoveredError {
         persisted: Epoch,
     },
     /// Committed entries are missing.
-    #[error("{partition} is committed up to {commit}, but its log ends at {last}; discard this copy and reload it")]
+    #[error("{partition} is committed up to {commit}, but its log ends at {last}; discard this replica and reload it")]
     CommitMissing {
         /// The partition.
         partition: PartitionId,

@@ -28,7 +28,7 @@ pub enum Alarm {
     /// The leader lacks entries that this replica knows to be committed: one of the two lost data. Nothing is cut.
     #[error(
         "leader {leader:?} of epoch {epoch} has no entry {commit} that placement {own} knows as committed (its log agrees up to {agreed} at most); \
-         keep both copies and compare them"
+         keep both replicas and compare them"
     )]
     LostData {
         /// The leader.

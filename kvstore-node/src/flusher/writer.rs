@@ -422,7 +422,7 @@ impl Writer {
         if !error.is_damage() {
             return Err(error);
         }
-        tracing::error!(space = %damaged, %error, "a copy is damaged");
+        tracing::error!(space = %damaged, %error, "a replica is damaged");
         self.jobs.end(space, None);
         (self.on_event)(FlushEvent::Damaged { space: damaged, why: error.to_string() });
         Ok(())
@@ -435,7 +435,7 @@ impl Writer {
             ViewError::Engine(error) if !error.is_damage() => return Err(error),
             error => error,
         };
-        tracing::error!(%space, %error, "a copy is damaged");
+        tracing::error!(%space, %error, "a replica is damaged");
         (self.on_event)(FlushEvent::Damaged { space, why: error.to_string() });
         Ok(())
     }
@@ -445,7 +445,7 @@ impl Writer {
         // then.
         if !forming.is_ending() && !self.engine.has_space_to_spare() {
             let to = space;
-            tracing::debug!(%to, "no copy is formed while there is little space on the disk");
+            tracing::debug!(%to, "no replica is formed while there is little space on the disk");
             self.jobs.rest_until(Instant::now() + DISK_SPACE_INTERVAL);
             self.jobs.go_on(space, Job::Form(forming));
             return Ok(());

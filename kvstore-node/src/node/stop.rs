@@ -112,7 +112,7 @@ impl Node {
             };
             if tokio::time::timeout(UNCOUNTED_DEADLINE, uncounted).await.is_err() {
                 tracing::info!(
-                    "copies of this node are still in sync; their leaders continue without them in a \
+                    "replicas of this node are still in sync; their leaders continue without them in a \
                                 moment"
                 );
             }

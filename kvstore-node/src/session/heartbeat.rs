@@ -238,8 +238,8 @@ impl Silence {
         if !self.reported && since.elapsed() >= lease {
             self.reported = true;
             tracing::warn!(
-                "no coordinator grants a lease: partitions with one copy are unavailable until one does; with more, \
-                 this node keeps serving while the copies reach each other, but failed nodes are not replaced"
+                "no coordinator grants a lease: partitions with one replica are unavailable until one does; with more, \
+                 this node keeps serving while the replicas reach each other, but failed nodes are not replaced"
             );
         }
     }

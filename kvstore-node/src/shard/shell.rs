@@ -285,7 +285,7 @@ impl Shell for ShardShell {
 
     fn form(&mut self, job: FormJob) -> bool {
         let taken = self.context.flusher.form(job);
-        taken.inspect_err(|error| tracing::debug!(%error, "a copy is not formed")).is_ok()
+        taken.inspect_err(|error| tracing::debug!(%error, "a replica is not formed")).is_ok()
     }
 
     fn end_form(&mut self, from: PlacementId, to: PlacementId, end: Position) {
@@ -335,7 +335,7 @@ impl Shell for ShardShell {
                 Offered::Wait(page)
             }
             Err((error, _)) => {
-                tracing::debug!(%error, "rows of a copy are dropped");
+                tracing::debug!(%error, "rows of a replica are dropped");
                 Offered::Taken
             }
         }
@@ -419,7 +419,7 @@ impl Shell for ShardShell {
             }
             Observed::Absorbing(bytes) => metrics.copy_bytes_in.add(bytes),
             Observed::Formed => {
-                tracing::info!(%partition, %placement, upto = %commit, "formed from the copy of the partition that is split");
+                tracing::info!(%partition, %placement, upto = %commit, "formed from the replica of the partition that is split");
                 self.context.holdings.note_formed(placement, partition);
                 self.context.shards.send_all(|| ShardMessage::Formed);
             }

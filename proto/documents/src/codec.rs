@@ -118,8 +118,8 @@ pub(crate) fn rewrite<T: MethodCall>(bytes: &[u8]) -> Result<Vec<u8>, ErrorDetai
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AccessChanged, Document, KeyText, METHODS, RangeSummary, SetAccess, method_at};
-    use archon_types::Right;
+    use crate::{AccessChanged, Document, METHODS, RangeSummary, SetAccess, method_at};
+    use archon_types::{KeyText, Right};
 
     #[test]
     fn answer_texts_are_escaped() {

@@ -13,7 +13,6 @@
 mod access;
 mod codec;
 mod findings;
-mod key_text;
 mod method;
 mod methods;
 mod nodes;
@@ -31,8 +30,7 @@ mod upgrade;
 
 pub use access::*;
 pub use codec::{ANSWER_BYTES_MAX, read_answer, read_request, write};
-pub use findings::{Reason, waits_for};
-pub use key_text::KeyText;
+pub use findings::{Reason, coordinators, waits_for};
 pub use method::{Callers, Document, Effect, Method, MethodCall};
 pub use methods::{METHODS, SERVICE, method_at};
 pub use nodes::*;

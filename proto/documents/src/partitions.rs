@@ -1,7 +1,6 @@
 //! Partitions: how they are, and what operators do to them.
 
 use crate::findings::Reason;
-use crate::key_text::KeyText;
 use crate::method::Document;
 use crate::nodes::accepting;
 use crate::orders::{BarSummary, default_table};
@@ -10,7 +9,7 @@ use archon_types::limits::{check_key, check_name};
 use archon_types::shown_key;
 use archon_types::subject::NodeName;
 use archon_types::{
-    Condition, ErrorDetail, Holds, KeyRange, NodeId, NodeStatus, Partition, PartitionStatus, PartitionTable,
+    Condition, ErrorDetail, Holds, KeyRange, KeyText, NodeId, NodeStatus, Partition, PartitionStatus, PartitionTable,
     ReplicaState, Word,
 };
 use schemars::JsonSchema;
@@ -361,7 +360,8 @@ impl Document for ForceLeader {
     }
 
     fn wanted(&self) -> Option<String> {
-        let copy = self.node.as_ref().map_or_else(|| "the best copy".to_owned(), |node| format!("the copy on {node}"));
+        let copy =
+            self.node.as_ref().map_or_else(|| "the best replica".to_owned(), |node| format!("the replica on {node}"));
         Some(format!("{copy}, {}", accepting(self.accept_data_loss)))
     }
 }

@@ -1,15 +1,14 @@
 //! Moves of a rebalance, splits and merges.
 
 use crate::codec::ANSWER_BYTES_MAX;
-use crate::key_text::KeyText;
 use crate::method::{Document, invalid, known};
 use archon_types::limits::{PLAN_MOVES_MAX, PLAN_UNMET_MAX};
 pub(crate) use archon_types::plan::Plan;
 use archon_types::plan::{Move, UnknownFields, Unmet};
 use archon_types::subject::Subject;
 use archon_types::{
-    ErrorDetail, MoveCode, MoveKind, MovePhase, NodeId, ReshapingKind, ReshapingPhase, TableId, UnmetCode, Version,
-    Word,
+    ErrorDetail, KeyText, MoveCode, MoveKind, MovePhase, NodeId, ReshapingKind, ReshapingPhase, TableId, UnmetCode,
+    Version, Word,
 };
 use schemars::JsonSchema;
 use serde::de::{Error as _, SeqAccess, Visitor};

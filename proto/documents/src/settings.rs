@@ -2,7 +2,7 @@
 
 use crate::method::{Document, invalid, known};
 use archon_types::{
-    ErrorDetail, Setting, SettingChange, SettingStep, SettingUnit, Settings, Version, Vocabulary, Word,
+    ErrorDetail, Setting, SettingChange, SettingChanged, SettingStep, SettingUnit, Settings, Version, Vocabulary, Word,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,17 +47,6 @@ pub struct SettingsChanged {
     pub settings_version: u64,
     /// Changed settings, without those that already had their value.
     pub changes: Vec<SettingChanged>,
-}
-
-/// Change of a setting, applied or proposed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct SettingChanged {
-    /// The setting.
-    pub setting: Word<Setting>,
-    /// Old value.
-    pub before: u64,
-    /// New value.
-    pub after: u64,
 }
 
 /// Returns the settings of the cluster.
@@ -106,9 +95,7 @@ impl SettingSummary {
 impl SettingsChanged {
     /// The effect of these steps, which led to `version`.
     pub fn new(version: Version, steps: Vec<SettingStep>) -> Self {
-        let step =
-            |step: SettingStep| SettingChanged { setting: step.setting.into(), before: step.from, after: step.to };
-        Self { settings_version: version.get(), changes: steps.into_iter().map(step).collect() }
+        Self { settings_version: version.get(), changes: steps.into_iter().map(Into::into).collect() }
     }
 }
 

@@ -4,9 +4,11 @@ use crate::findings::Reason;
 use crate::method::{Document, invalid};
 use crate::quorum::CoordinatorStatus;
 use archon_types::subject::{Cause, Subject};
-use archon_types::{ErrorDetail, EventCode, TransportKind, Word};
+use archon_types::{ErrorDetail, EventCode, Severity, TransportKind, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Most events or reasons in an answer.
 pub const LIST_MAX: u32 = 10_000;
@@ -59,12 +61,23 @@ pub struct Event {
     pub at_ms: u64,
     /// The kind of event.
     pub code: Word<EventCode>,
+    /// Severity of the code.
+    #[serde(default = "severity_of_older_versions")]
+    pub severity: Word<Severity>,
     /// The cause.
     pub by: Cause,
     /// The object.
     pub subject: Subject,
-    /// The event, in a sentence.
+    /// Facts of the code, as listed there.
+    #[serde(default)]
+    pub facts: BTreeMap<String, Value>,
+    /// The event, in a sentence that follows the name of the object.
     pub message: String,
+}
+
+/// Returns the severity of an event from a coordinator that names none.
+fn severity_of_older_versions() -> Word<Severity> {
+    Severity::Notice.into()
 }
 
 /// Returns an overview of the cluster.

@@ -1,13 +1,13 @@
 //! Tables: what they are, made, changed and dropped.
 
 use crate::findings::Reason;
-use crate::key_text::KeyText;
 use crate::method::{Document, invalid, known, or_none};
 use crate::partitions::RangeSummary;
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_name};
 use archon_types::subject::NodeName;
 use archon_types::{
-    ErrorDetail, Holds, KeysBy, NodeStatus, PartitionStatus, Partitioning, RangeLimits, Table, TableChange, Word,
+    ErrorDetail, Holds, KeyText, KeysBy, NodeStatus, PartitionStatus, Partitioning, RangeLimits, Table, TableChange,
+    Word,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -271,7 +271,7 @@ impl CreateTable {
 fn check_replication(field: &str, copies: u8) -> Result<(), ErrorDetail> {
     match copies {
         1..=REPLICAS_MAX => Ok(()),
-        _ => Err(invalid(field, format!("a table has 1 to {REPLICAS_MAX} copies, not {copies}"))),
+        _ => Err(invalid(field, format!("a table has 1 to {REPLICAS_MAX} replicas, not {copies}"))),
     }
 }
 
@@ -300,7 +300,7 @@ impl Document for CreateTable {
             Some(count) => format!("{count} partitions"),
             None => format!("{} ranges", self.split_at.len().saturating_add(1)),
         };
-        Some(format!("{partitions}, {} copies of each", self.replication))
+        Some(format!("{partitions}, {} replicas of each", self.replication))
     }
 }
 
@@ -371,7 +371,7 @@ mod tests {
         let hash = Partitioning::Hash { partitions: 16_384 };
         let good = CreateTable::new("orders", hash, 3, Holds::Data);
         assert_eq!(good.check(), Ok(()));
-        assert_eq!(good.wanted().as_deref(), Some("16384 partitions, 3 copies of each"));
+        assert_eq!(good.wanted().as_deref(), Some("16384 partitions, 3 replicas of each"));
         let keys = |keys: &[&'static str]| keys.iter().map(|key| KeyText((*key).into())).collect::<Vec<_>>();
         let dust = RangeLimits { split_above_bytes: Some(1), ..RangeLimits::NONE };
         for wrong in [

@@ -20,7 +20,7 @@ pub use admin::access::{
     Access, AccessList, OWN_SINCE, RIGHTS_MAX, Right, Scope, WHENEVER, WITHDRAWN_MAX, check_identity, client_text,
     denial, grantee_text, own_denial, weight_denial, weight_limit_text,
 };
-pub use admin::event::EventCode;
+pub use admin::event::{EventCode, EventFacts, RecordedEvent};
 pub use admin::finding::{
     AuthorityUse, CondemnedCopies, Finding, OTHER_HISTORY_REMEDY, OutdatedMember, Severity, StandingOrder, Supply,
 };
@@ -30,13 +30,14 @@ pub use admin::quorum::{DoubtKind, QuorumChange};
 pub use admin::reason::{Facts, ReasonCode};
 pub use admin::reshaping::{ReshapingKind, ReshapingPhase};
 pub use admin::role::CoordinatorRole;
-pub use admin::setting::{Setting, SettingChange, SettingStep, SettingUnit};
+pub use admin::setting::{Setting, SettingChange, SettingChanged, SettingStep, SettingUnit};
 pub use admin::settings::{Settings, SettingsError, min_in_sync_default};
 pub use admin::subject;
 pub use admin::word::{UnknownWord, Vocabulary, Word};
 pub use common::backoff::Backoff;
 pub use common::disk_full::{DiskFull, DiskLimit};
 pub use common::hex;
+pub use common::key_text::KeyText;
 pub use common::limits;
 pub use common::log_pin::LogPin;
 pub use common::metric::{Definition, Kind, Label};

@@ -3,12 +3,12 @@
 use crate::target::{Target, Verdict};
 use archon_documents::{
     AlterNode, AlterTable, ApplyPlan, BarName, ChangeQuorum, ChangeUpgrade, CheckCluster, Configure, CreateTable,
-    DropTable, ForceLeader, GiveOrder, KeyText, ListAccess, LoseNode, METHODS, Order, PartitionName, QuorumAction,
-    SetAccess, SetNode, SplitPartition, TransferLead, UpgradeAction, Withdraw, write,
+    DropTable, ForceLeader, GiveOrder, ListAccess, LoseNode, METHODS, Order, PartitionName, QuorumAction, SetAccess,
+    SetNode, SplitPartition, TransferLead, UpgradeAction, Withdraw, write,
 };
 use archon_types::plan::{Move, Plan};
 use archon_types::{
-    Holds, MoveCode, MoveKind, NodeGoal, NodeId, Partitioning, QuorumChange, RangeLimits, Right, Setting,
+    Holds, KeyText, MoveCode, MoveKind, NodeGoal, NodeId, Partitioning, QuorumChange, RangeLimits, Right, Setting,
     SettingChange, TableChange, TableId, TraitsChange, Version,
 };
 use bytes::Bytes;

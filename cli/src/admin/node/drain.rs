@@ -72,7 +72,7 @@ async fn begin_drain(
         }
         if drain.zones_doubled > 0 {
             let partitions = count_text(drain.zones_doubled as usize, "partition", "partitions");
-            output.talk(format!("{partitions} will have two copies in one zone: no other zone has capacity"));
+            output.talk(format!("{partitions} will have two replicas in one zone: no other zone has capacity"));
         }
     }
     Ok((node, drain))
@@ -254,7 +254,7 @@ mod tests {
         let drain = DrainCheck { leaderships_moved: 1, copies_moved: 3, gains, ..DrainCheck::default() };
         assert_eq!(
             drain_text(&node(1, "athens", 3), &drain, false),
-            "draining athens: 1 leadership and 3 copies go to other nodes (byzantium 2, cyrene 1)"
+            "draining athens: 1 leadership and 3 replicas go to other nodes (byzantium 2, cyrene 1)"
         );
         let nothing = DrainCheck::default();
         assert_eq!(drain_text(&node(1, "athens", 0), &nothing, true), "would drain athens: it holds nothing");

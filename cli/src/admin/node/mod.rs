@@ -180,7 +180,7 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     }
     let goes = match remove.copies_removed {
         0 => String::new(),
-        gone => format!(", {} not in sync would be discarded", count_text(gone as usize, "copy", "copies")),
+        gone => format!(", {} not in sync would be discarded", count_text(gone as usize, "replica", "replicas")),
     };
     lines.push(format!("removable    {}{goes}", possible(&remove.obstacles)));
     if description.copies.is_empty() {
@@ -210,7 +210,7 @@ fn text(description: &NodeDescription, output: &Output) -> String {
 /// Returns the goal of the node, with its meaning.
 fn goal_text(node: &Node) -> String {
     let meaning = match (node.goal.known(), node.copies_held) {
-        (Some(NodeGoal::Cordon), _) => ": it keeps its copies and receives no new ones".to_owned(),
+        (Some(NodeGoal::Cordon), _) => ": it keeps its replicas and receives no new ones".to_owned(),
         (Some(NodeGoal::Drain), 0) => ": it is empty; stop it, then remove it".to_owned(),
         (Some(NodeGoal::Drain), left) => format!(": {} left", words(node).count(left)),
         (Some(NodeGoal::Maintain), _) => maintained(node),

@@ -138,8 +138,8 @@ fn removed_text(node: &Node, copies: u32) -> String {
             )
         }
         gone => {
-            let what = count_text(gone as usize, "copy that is not in sync", "copies that are not in sync");
-            format!("{name} is removed with {what}; other copies of these partitions are in sync")
+            let what = count_text(gone as usize, "replica that is not in sync", "replicas that are not in sync");
+            format!("{name} is removed with {what}; other replicas of these partitions are in sync")
         }
     }
 }
@@ -165,7 +165,7 @@ pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Res
     if let Some(text) = last_copies_text(&loss) {
         output.talk(text);
     }
-    output.talk("its copies are rebuilt on other nodes; progress: archon status");
+    output.talk("its replicas are rebuilt on other nodes; progress: archon status");
     Ok(Exit::Done)
 }
 
@@ -175,10 +175,10 @@ fn lost_text(name: &str, loss: &NodeLoss) -> String {
 
 fn would_lose_text(name: &str, loss: &NodeLoss) -> String {
     let last = match loss.last_copies_lost {
-        0 => "no partition would lose its last in-sync copy".to_owned(),
+        0 => "no partition would lose its last in-sync replica".to_owned(),
         last => {
             let partitions = count_text(last as usize, "partition", "partitions");
-            format!("{partitions} would lose the last in-sync copy, and acknowledged writes with it")
+            format!("{partitions} would lose the last in-sync replica, and acknowledged writes with it")
         }
     };
     let (all, counting) = (copies(loss.copies_lost), loss.counting_copies_lost);
@@ -195,7 +195,7 @@ fn last_copies_text(loss: &NodeLoss) -> Option<String> {
     (loss.last_copies_lost > 0).then(|| {
         let partitions = count_text(loss.last_copies_lost as usize, "partition", "partitions");
         format!(
-            "{partitions} lost the last in-sync copy: `archon partition list` shows them, `archon partition \
+            "{partitions} lost the last in-sync replica: `archon partition list` shows them, `archon partition \
                  force-leader` makes them available again"
         )
     })
@@ -217,7 +217,7 @@ pub(super) fn refused_for(what: &str, obstacles: &[String]) -> Failure {
 }
 
 fn copies(count: u32) -> String {
-    count_text(count as usize, "copy", "copies")
+    count_text(count as usize, "replica", "replicas")
 }
 
 /// Returns the cluster's view of a node. For an unknown name, the error lists the names.
@@ -243,11 +243,11 @@ mod tests {
         assert_eq!(removed_text("athens", 0), "athens is removed");
         assert_eq!(
             removed_text("athens", 1),
-            "athens is removed with 1 copy that is not in sync; other copies of these partitions are in sync"
+            "athens is removed with 1 replica that is not in sync; other replicas of these partitions are in sync"
         );
         assert_eq!(
             removed_text("athens", 3),
-            "athens is removed with 3 copies that are not in sync; other copies of these partitions are in sync"
+            "athens is removed with 3 replicas that are not in sync; other replicas of these partitions are in sync"
         );
         let participant = Node { serves: vec!["jobs".into()], ..node(7, "w7", 12) };
         assert_eq!(
@@ -259,25 +259,25 @@ mod tests {
     #[test]
     fn loss_reports_its_effects_and_the_next_step() {
         let loss = NodeLoss { copies_lost: 3, counting_copies_lost: 2, last_copies_lost: 0 };
-        assert_eq!(lost_text("athens", &loss), "athens is lost: 3 copies discarded, 2 of them in sync");
+        assert_eq!(lost_text("athens", &loss), "athens is lost: 3 replicas discarded, 2 of them in sync");
         assert_eq!(
             would_lose_text("athens", &loss),
-            "declaring athens lost would discard 3 copies, 2 of them in sync; no partition would lose its last in-sync \
-             copy"
+            "declaring athens lost would discard 3 replicas, 2 of them in sync; no partition would lose its last in-sync \
+             replica"
         );
         assert_eq!(last_copies_text(&loss), None);
         let last = last_copies_text(&NodeLoss { last_copies_lost: 1, ..loss }).unwrap();
-        assert!(last.starts_with("1 partition lost the last in-sync copy"), "{last}");
+        assert!(last.starts_with("1 partition lost the last in-sync replica"), "{last}");
         assert!(last.contains("archon partition force-leader"), "{last}");
     }
 
     #[test]
     fn refusal_prints_each_obstacle_on_its_own_line() {
-        let failure = refused("athens cannot be removed", &["it is alive".into(), "it holds copies".into()]);
+        let failure = refused("athens cannot be removed", &["it is alive".into(), "it holds replicas".into()]);
         assert_eq!(failure.exit, Exit::Refused);
         assert_eq!(
             failure.message,
-            "athens cannot be removed; nothing was changed:\n  - it is alive\n  - it holds copies"
+            "athens cannot be removed; nothing was changed:\n  - it is alive\n  - it holds replicas"
         );
     }
 }

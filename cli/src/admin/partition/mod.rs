@@ -88,7 +88,7 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
         Column::text("LEADER"),
         Column::number("EPOCH"),
         Column::number("VERSION"),
-        Column::text("COPIES"),
+        Column::text("REPLICAS"),
     ]);
     let mut partitions: Vec<&Partition> = partitions.iter().collect();
     // The order of ranges matters, not their numbers.
@@ -164,7 +164,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         false => {
             lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("none")));
             let (all, need) = (partition.replication, partition.min_in_sync);
-            lines.push(format!("copies     {live} of {all} in sync; writes need {need}"));
+            lines.push(format!("replicas     {live} of {all} in sync; writes need {need}"));
         }
     }
     if let Some(range) = &partition.range {
@@ -233,10 +233,10 @@ fn forced_text(partition: &PartitionDescription, forced: &ForceLeaderCheck, node
     }
     let then = match (&forced.leader, forced.condition.as_ref().and_then(Word::known)) {
         (Some(leader), Some(Condition::Whole)) => {
-            format!("use the copy on {leader}, without the writes since it left the in-sync set")
+            format!("use the replica on {leader}, without the writes since it left the in-sync set")
         }
-        (Some(leader), Some(Condition::Older)) => format!("use the copy on {leader}, which is from an earlier time"),
-        (Some(leader), _) => format!("use the copy on {leader}, which may hold only a part of the data"),
+        (Some(leader), Some(Condition::Older)) => format!("use the replica on {leader}, which is from an earlier time"),
+        (Some(leader), _) => format!("use the replica on {leader}, which may hold only a part of the data"),
         (None, _) if forced.could_be_named.is_empty() => "start with an empty partition".to_owned(),
         (None, _) => {
             let named = list_text(&forced.could_be_named);
@@ -401,7 +401,7 @@ goes to    grace"
         assert!(forced_text(&partition, &forced, &[]).contains("with --node, with the partial data on one of delphi"));
         forced.leader = Some("cyrene".into());
         forced.condition = Some(Condition::Gone.into());
-        assert!(forced_text(&partition, &forced, &[]).contains("the copy on cyrene, which may hold only a part"));
+        assert!(forced_text(&partition, &forced, &[]).contains("the replica on cyrene, which may hold only a part"));
         forced.condition = Some(Condition::Whole.into());
         forced.lose_less = named("byzantium");
         let text = forced_text(&partition, &forced, &[]);

@@ -82,7 +82,7 @@ fn halves(split: &PartitionSplit) -> String {
     let left = format!("\n  {}  keys {}", split.partition, keys_text(&split.left_keys));
     // A repeated request for a split abandoned since: there is no other half.
     let Some(right) = &split.right_keys else { return left };
-    let copies = count_text(nodes.len(), "copy", "copies");
+    let copies = count_text(nodes.len(), "replica", "replicas");
     format!("{left}\n  {}  keys {}, {copies} on {}", split.right, keys_text(right), nodes.join(", "))
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn reshaping_text(partition: &PartitionDescription, reshaping: &Resha
         };
     }
     let at = &reshaping.at;
-    format!("splitting  at {at} into {right}; {reshaping_phase}, {copies_ready} of {copies_total} copies; {message}")
+    format!("splitting  at {at} into {right}; {reshaping_phase}, {copies_ready} of {copies_total} replicas; {message}")
 }
 
 /// Describes the owner of a lease: its address, and the time until the lease would be lost.

@@ -98,7 +98,7 @@ mod tests {
         let doubt = |(kind, may_be_accepted): &(DoubtKind, bool)| RecoveryDoubt {
             kind: Word::Known(*kind),
             about: "athens".to_owned(),
-            text: "it holds 2 copies of unknown partitions (7/0, 7/1)".to_owned(),
+            text: "it holds 2 replicas of unknown partitions (7/0, 7/1)".to_owned(),
             may_be_accepted: *may_be_accepted,
         };
         let doubts: Vec<RecoveryDoubt> = doubts.iter().map(doubt).collect();
@@ -123,6 +123,6 @@ mod tests {
     fn settled_recovery_lists_unknown_replicas() {
         let left: Vec<String> =
             left_on_disks(&recovery(&[(DoubtKind::Behind, true), (DoubtKind::Unknown, true)])).collect();
-        assert_eq!(left, ["on athens: it holds 2 copies of unknown partitions (7/0, 7/1)"]);
+        assert_eq!(left, ["on athens: it holds 2 replicas of unknown partitions (7/0, 7/1)"]);
     }
 }

@@ -158,6 +158,6 @@ mod tests {
         assert!(at("times/0") < at("orders/"), "{text}");
         assert!(text.ends_with("no moves are under way") && text.contains("… (4096 bytes)"), "{text}");
         let splits = text.split("\n\n").next();
-        assert!(splits.is_some_and(|splits| !splits.contains('%')), "nobody knows how far a copy is: {text}");
+        assert!(splits.is_some_and(|splits| !splits.contains('%')), "nobody knows how far a replica is: {text}");
     }
 }

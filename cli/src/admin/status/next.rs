@@ -44,12 +44,12 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
     if status.partitions_under_replicated > 0 {
         let maintained = || {
             let node = nodes.iter().find(|node| node.goal == NodeGoal::Maintain)?;
-            let why = "is in maintenance: its copies are not made elsewhere until that ends";
+            let why = "is in maintenance: its replicas are not rebuilt elsewhere until that ends";
             Some(format!("{} {why}, or until `archon node resume {0}`", node.name))
         };
         let remedy = remedy_of(status, ReasonCode::UnderReplicated).or_else(maintained);
         return remedy
-            .unwrap_or_else(|| "nothing to do: copies are being loaded; see `archon partition list`".to_owned());
+            .unwrap_or_else(|| "nothing to do: replicas are being loaded; see `archon partition list`".to_owned());
     }
     if let Some(remedy) = remedy_of(status, ReasonCode::CopiesCondemned) {
         return remedy;

@@ -39,7 +39,7 @@ quorum      coordinator 2 leads in term 4, 2 of 3 reachable
             3  127.0.0.1:7103  unreachable
 nodes       2 alive
             athens 9 · ephesus 0
-partitions  9 of 9 online, between 0 and 9 copies per serving node
+partitions  9 of 9 online, between 0 and 9 replicas per serving node
 table       version 41
 moves       none running
 next        start coordinator 3 again with its data directory"
@@ -80,7 +80,7 @@ fn drained_node_is_named_and_no_empty_plan_is_advised() {
     let mut empty = Node { goal: NodeGoal::Drain.into(), ..node("ephesus", 0) };
     let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
     assert!(text.contains("athens 9 · ephesus 0 (drained)"), "{text}");
-    assert!(text.contains("between 9 and 9 copies per serving node"), "{text}");
+    assert!(text.contains("between 9 and 9 replicas per serving node"), "{text}");
     assert!(text.ends_with("ephesus is drained: stop it, then `archon node remove ephesus`"), "{text}");
     empty.status = NodeStatus::Failed.into();
     whole.nodes_failed = 1;
@@ -105,7 +105,7 @@ fn participants_are_not_counted_as_nodes() {
         text.contains("            athens 9 · ephesus 9\n            participants: ada 6 · grace 0 (failed)\n"),
         "{text}"
     );
-    assert!(text.contains("between 9 and 9 copies per serving node"), "{text}");
+    assert!(text.contains("between 9 and 9 replicas per serving node"), "{text}");
     assert!(text.ends_with("next        nothing to do"), "{text}");
     // A drained participant that has ended is not counted as a failed node.
     members[3].goal = NodeGoal::Drain.into();
@@ -210,7 +210,7 @@ fn missing_replicas_are_counted_and_are_the_next_step() {
     let short = Status { partitions_under_replicated: 4, ..whole };
     let text = screen(&short, &[node("athens", 9), node("ephesus", 9)], &output());
     assert!(text.contains("9 of 9 online, 4 under-replicated, between 9 and 9"), "{text}");
-    assert!(text.ends_with("copies are being loaded; see `archon partition list`"), "{text}");
+    assert!(text.ends_with("replicas are being loaded; see `archon partition list`"), "{text}");
     let maintained = Node { goal: NodeGoal::Maintain.into(), ..node("athens", 9) };
     let text = screen(&short, &[maintained, node("ephesus", 9)], &output());
     assert!(text.contains("next        athens is in maintenance") && !text.contains("being loaded"), "{text}");

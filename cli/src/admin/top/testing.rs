@@ -7,6 +7,7 @@ use crate::documents::{Node, Rebalance};
 use crate::output::{Format, Output};
 use archon_client::{Cause, Event, EventCode, MoveKind, MovePhase, MoveStatus, Subject};
 use ratatui::layout::Size;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Returns `count` different nodes: `node-0000`, which leads nothing, `node-0001`, which leads one partition …
@@ -27,6 +28,8 @@ pub(super) fn look(nodes: Vec<Node>) -> Look {
         index,
         at_ms: at_ms - 61_000,
         code: code.into(),
+        severity: code.severity().into(),
+        facts: BTreeMap::new(),
         by: Cause::Coordinator { coordinator_id: 2 },
         subject: Subject::Node { node_id: 1, node: "athens".into() },
         message: message.into(),

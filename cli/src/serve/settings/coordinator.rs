@@ -317,7 +317,7 @@ impl ExplicitSettings<'_> {
             let (replication, nodes_min) = (settings.replication, settings.nodes_min);
             return Err(Failure::usage(
                 format!(
-                    "{replication} copies of each partition need {replication} nodes, but min_nodes is {nodes_min}: \
+                    "{replication} replicas of each partition need {replication} nodes, but min_nodes is {nodes_min}: \
                      partitions would be assigned before there are enough"
                 ),
                 format!(

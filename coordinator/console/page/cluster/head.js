@@ -49,7 +49,7 @@ function drawSums() {
   const load = store.loads.at(-1);
   const whole = status && status.partitions_online === status.partitions_total;
   sum("sum-partitions", status && count(status.partitions_online), status ? `of ${count(status.partitions_total)} online` : "partitions", whole === false);
-  sum("sum-copies", status && count(status.partitions_under_replicated), "with too few copies", status?.partitions_under_replicated > 0);
+  sum("sum-copies", status && count(status.partitions_under_replicated), "with too few replicas", status?.partitions_under_replicated > 0);
   sum("sum-nodes", status && count(status.nodes_alive), status?.nodes_failed > 0 ? `alive, ${count(status.nodes_failed)} failed` : "nodes alive", status?.nodes_failed > 0);
   const moving = status?.moves_running ?? 0;
   const percent = rebalance?.running ? `, ${rebalance.summary.percent}%` : "";

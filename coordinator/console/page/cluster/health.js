@@ -60,8 +60,8 @@ function verdict(status, trouble, connection) {
   if (online < total) return [status.cluster_id === "" ? "none" : "bad", `${counted(total - online, "partition")} of ${count(total)} ${total - online === 1 ? "is" : "are"} not served.${waits}`];
   const short = status.partitions_under_replicated;
   if (short > 0) return [status.reasons.length > 0 ? worst(status.reasons) : "warn", `All ${counted(total, "partition")} are served, ${count(short)} under-replicated.${waits}`];
-  if (status.reasons.length > 0) return [worst(status.reasons), `All ${counted(total, "partition")} are served with all their copies.${waits}`];
-  return ["good", `All ${counted(total, "partition")} are served with all their copies, by ${servers(alive)}.`];
+  if (status.reasons.length > 0) return [worst(status.reasons), `All ${counted(total, "partition")} are served with all their replicas.${waits}`];
+  return ["good", `All ${counted(total, "partition")} are served with all their replicas, by ${servers(alive)}.`];
 }
 
 /** Returns the worst level of these reasons. */

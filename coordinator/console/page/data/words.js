@@ -10,7 +10,8 @@ export function subjectText(subject) {
     case "node": return nodeText(subject.node);
     case "table": return `table ${subject.table}`;
     case "partition": return `partition ${subject.table}/${subject.partition}`;
-    case "cluster": case "coordinators": case "copies": case "rebalance": return subject.kind;
+    case "copies": return "replicas";
+    case "cluster": case "coordinators": case "rebalance": return subject.kind;
     default: return "unknown to this version of the page";
   }
 }
@@ -64,7 +65,7 @@ export const isParticipant = (node) => (node.serves ?? []).length > 0;
 export const STATES = [
   { letter: "l", word: "without leader", level: "bad" },
   { letter: "x", word: "offline", level: "bad" },
-  { letter: "d", word: "too few copies", level: "warn" },
+  { letter: "d", word: "too few replicas", level: "warn" },
   { letter: "m", word: "moving", level: "aside" },
   { letter: "s", word: "splitting or merging", level: "aside" },
   { letter: "o", word: "online", level: "good" },

@@ -71,7 +71,7 @@ function drains() {
     const { node_id: id, node, copies_held: left } = of;
     const most = Math.max(left, mostHeld.get(id) ?? 0);
     mostHeld.set(id, most);
-    const words = isParticipant(of) ? ["lease", "leases"] : ["copy", "copies"];
+    const words = isParticipant(of) ? ["lease", "leases"] : ["replica", "replicas"];
     return `${node} is being drained: ${most > left ? `${count(left)} of ` : ""}${counted(most, ...words)} left.`;
   });
 }
@@ -122,7 +122,7 @@ function askToCancel() {
   confirmOrder({
     title: "Cancel the rebalance?",
     label: "Cancel it",
-    about: "Moves that can still be undone are undone: their new copies are deleted. Moves past the point of no return continue.",
+    about: "Moves that can still be undone are undone: their new replicas are deleted. Moves past the point of no return continue.",
     order: cancelOrder,
     done: ({ moves_cancelled: undone, moves_too_late: late }) => `${counted(undone, "move")} undone${late > 0 ? `, ${count(late)} too late and going on` : ""}.`,
   });

@@ -62,7 +62,7 @@ function sums({ moves, table_version: version }) {
   const copies = moves.filter(isCopy);
   const total = copies.reduce((sum, move) => sum + move.bytes_total, 0);
   const parts = [];
-  if (copies.length > 0) parts.push(`${counted(copies.length, "copy", "copies")} move, ${bytes(total)}`);
+  if (copies.length > 0) parts.push(`${counted(copies.length, "replica")} move, ${bytes(total)}`);
   if (moves.length > copies.length) parts.push(`${counted(moves.length - copies.length, "leadership")} ${moves.length - copies.length === 1 ? "changes" : "change"} hands`);
   return `${sentence(parts.join("; "))} Made for table version ${count(version)}; everything keeps being served.`;
 }

@@ -7,10 +7,10 @@ import { counted } from "../data/format.js";
 import { isParticipant, spaced } from "../data/words.js";
 
 const ORDERS = {
-  cordon: { label: "Cordon", about: (node) => `${node} keeps its copies and receives no new ones.` },
-  uncordon: { label: "Uncordon", about: (node) => `${node} may receive copies again.` },
-  drain: { label: "Drain", about: (node) => `${node} hands over all its copies, which stay available.` },
-  undrain: { label: "Undrain", about: (node) => `The drain of ${node} is cancelled, and it may receive copies again.` },
+  cordon: { label: "Cordon", about: (node) => `${node} keeps its replicas and receives no new ones.` },
+  uncordon: { label: "Uncordon", about: (node) => `${node} may receive replicas again.` },
+  drain: { label: "Drain", about: (node) => `${node} hands over all its replicas, which stay available.` },
+  undrain: { label: "Undrain", about: (node) => `The drain of ${node} is cancelled, and it may receive replicas again.` },
 };
 
 /** Returns the orders that are possible for a node now. */
@@ -64,7 +64,7 @@ function ask(verb, node) {
     about: about(node.node),
     order: () => nodeOrder(verb, node.node),
     check: verb === "drain" && !isParticipant(node) ? () => drainCheck(node.node) : null,
-    done: (answer) => doneText(answer, verb, isParticipant(node) ? "lease" : "copy"),
+    done: (answer) => doneText(answer, verb, isParticipant(node) ? "lease" : "replica"),
   });
 }
 
@@ -73,12 +73,12 @@ async function drainCheck(name) {
   const gains = drain.gains.slice(0, 6).map((gain) => `${gain.node} +${gain.copies_gained}`);
   if (drain.gains.length > gains.length) gains.push(`${drain.gains.length - gains.length} more`);
   const to = gains.length > 0 ? `: ${gains.join(", ")}` : "";
-  const lines = [`${counted(drain.copies_moved, "copy", "copies")} and ${counted(drain.leaderships_moved, "leadership")} go to other nodes${to}.`];
-  if (drain.zones_doubled > 0) lines.push(`${counted(drain.zones_doubled, "partition")} will have two copies in one zone.`);
+  const lines = [`${counted(drain.copies_moved, "replica")} and ${counted(drain.leaderships_moved, "leadership")} go to other nodes${to}.`];
+  if (drain.zones_doubled > 0) lines.push(`${counted(drain.zones_doubled, "partition")} will have two replicas in one zone.`);
   return { lines, obstacles: drain.obstacles };
 }
 
 function doneText({ node, goal, copies_held: copies }, verb, what) {
-  const held = copies === undefined || copies === null ? "" : `; it holds ${counted(copies, what, what === "copy" ? "copies" : "leases")}`;
+  const held = copies === undefined || copies === null ? "" : `; it holds ${counted(copies, what)}`;
   return `${node}: ${verb} is ordered${goal ? `, its goal is ${spaced(goal)}` : ""}${held}.`;
 }

@@ -53,7 +53,7 @@ function facts(partition) {
     ["Epoch", count(partition.epoch)],
     ["Version", count(partition.version)],
   ];
-  if (partition.holds !== "lease") rows.push(["Copies", `${partition.replication} wanted, ${partition.min_in_sync} must be in sync for writes`]);
+  if (partition.holds !== "lease") rows.push(["Replicas", `${partition.replication} wanted, ${partition.min_in_sync} must be in sync for writes`]);
   if (partition.range) rows.push(["Keys", rangeText(partition.range)]);
   if (partition.move) rows.push(["Move", `${partition.move.from} → ${partition.move.to}, ${spaced(partition.move.phase)}, ${partition.move.percent}%`]);
   if (partition.reshaping) rows.push(reshapingRow(partition));
@@ -70,14 +70,14 @@ function reshapingRow({ partition: number, reshaping }) {
 const rangeText = ({ begin, end }) => `from ${begin === "" ? "the first" : keyText(begin)} up to ${end === null ? "the last" : `not including ${keyText(end)}`}`;
 
 function copies(partition) {
-  if (!partition.copies?.length) return el("p", { class: "dim" }, partition.holds === "lease" ? "A lease has no copies." : "It has no copies yet.");
+  if (!partition.copies?.length) return el("p", { class: "dim" }, partition.holds === "lease" ? "A lease has no replicas." : "It has no replicas yet.");
   const row = (copy) =>
     el("tr", { "data-node": copy.node },
       el("td", {}, copy.node, copy.leads ? el("span", { class: "tag" }, "leads") : null),
       el("td", {}, copy.state === "live" ? "in sync" : spaced(copy.state)),
       el("td", {}, spaced(copy.node_status)),
       el("td", { class: "number" }, bytes(copy.bytes_stored || null)));
-  const head = ["Copy on", "Copy", "Node", "Stores"].map((text, at) => el("th", { scope: "col", class: at === 3 ? "number" : null }, text));
+  const head = ["Replica on", "Replica", "Node", "Stores"].map((text, at) => el("th", { scope: "col", class: at === 3 ? "number" : null }, text));
   return el("table", { class: "copies" }, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...partition.copies.map(row)));
 }
 

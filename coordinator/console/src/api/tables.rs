@@ -63,7 +63,7 @@ impl NewTable {
         let wrong = match self.kind {
             Kind::Hash | Kind::Lease if ranged => "only a table of kind range has split keys and limits",
             Kind::Range if self.partitions.is_some() => "a range table has no number of partitions: give split_at",
-            Kind::Lease if self.replication.is_some() => "a lease table has no copies and no replication",
+            Kind::Lease if self.replication.is_some() => "a lease table has no replicas and no replication",
             Kind::Hash | Kind::Lease if self.partitions.is_none() => "give the number of partitions",
             _ => return Ok(()),
         };

@@ -8,7 +8,6 @@ use crate::leases::served_tables;
 use crate::liveness::Liveness;
 use crate::operator::still_led;
 use crate::state::ClusterState;
-use crate::state::controls::Bar;
 use crate::state::coordinators::majority;
 use crate::state::node_row::NodeRow;
 use archon_types::subject::Subject;
@@ -130,11 +129,7 @@ fn orders(state: &ClusterState, wall: Millis, held_for_ms: u64) -> impl Iterator
         Finding::new(subject, facts).since(since)
     };
     let bars = state.controls.bars().map(move |(member, bar, note)| {
-        let subject = match bar {
-            Bar::Table(table) => state.table_subject(table),
-            Bar::Partition(partition) => state.partition_subject(partition),
-        };
-        order(subject, StandingOrder::Exclusion, Some(state.node_name(member)), note.at)
+        order(state.bar_subject(bar), StandingOrder::Exclusion, Some(state.node_name(member)), note.at)
     });
     let offline = state.controls.offline().filter_map(move |(partition, note)| {
         let row = state.partitions.get(partition);

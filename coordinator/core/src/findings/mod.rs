@@ -1,8 +1,9 @@
-//! Findings: alerts, reasons for unavailability, their list, totals, and the leader's memory. They are data; sentences and
-//! remedies belong to the documents.
+//! Findings and events: alerts, reasons for unavailability, their list, facts of events, totals, and the leader's memory. They
+//! are data; sentences and remedies belong to the documents.
 
 pub(crate) mod alerts;
 pub(crate) mod counts;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod intent;
 pub(crate) mod list;

@@ -54,7 +54,7 @@ pub fn check_nodes_for(state: &ClusterState, name: &str, replication: u8) -> Res
         return Ok(());
     }
     let message = format!(
-        "{replication} copies of each partition of table {name} need as many nodes, and there are {have}; start more \
+        "{replication} replicas of each partition of table {name} need as many nodes, and there are {have}; start more \
          nodes first, or use --replication {have}"
     );
     Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))

@@ -108,7 +108,7 @@ fn named<'a>(
     let cannot = |why| vec![Obstacle::CannotLead { partition: partition(), node: state.node_name(node), why }];
     let copy =
         row.placement_on(node).filter(|copy| copy.state != ReplicaState::Unload || delete_not_issued(state, copy));
-    let copy = copy.ok_or_else(|| cannot("it holds no copy of it"))?;
+    let copy = copy.ok_or_else(|| cannot("it holds no replica of it"))?;
     if !state.is_active(node) {
         return Err(cannot("it is not alive; start it first"));
     }

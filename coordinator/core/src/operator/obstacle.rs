@@ -16,31 +16,31 @@ pub enum Obstacle {
     NoSuchPartition { partition: String },
     /// Fewer nodes would be left than a table has copies of each partition.
     #[error(
-        "table {table:?} requires {need} copies of each partition, and without {node} only {have} nodes take copies; \
+        "table {table:?} requires {need} replicas of each partition, and without {node} only {have} nodes take replicas; \
          add a node, or uncordon one"
     )]
     TooFewNodes { table: String, node: String, have: u64, need: u64 },
     /// The remaining nodes are full.
     #[error(
-        "no other node can take {placements} copies: all are at their limits{}, or hold a copy already; {}",
+        "no other node can take {placements} replicas: all are at their limits{}, or hold a replica already; {}",
         limits_text(limits),
         limits_remedy(limits)
     )]
     NodesAtLimit { placements: u32, limits: Vec<(String, u32)> },
     /// Some of the remaining nodes may not hold the copies.
     #[error(
-        "no other node can take {placements} copies: nodes are excluded from {barred} of them, at their limits, or \
-         hold a copy already; lift an exclusion: see `archon node describe` and `archon partition describe`"
+        "no other node can take {placements} replicas: nodes are excluded from {barred} of them, at their limits, or \
+         hold a replica already; lift an exclusion: see `archon node describe` and `archon partition describe`"
     )]
     NodesBarred { placements: u32, barred: u32 },
     /// A node that is not alive cannot be copied from.
-    #[error("{node} is not alive and holds the only copy of {} ({named}); start it first", counted(*partitions))]
+    #[error("{node} is not alive and holds the only replica of {} ({named}); start it first", counted(*partitions))]
     OnlyCopies { node: String, partitions: u32, named: String },
     /// The node must have stopped.
     #[error("{node} is alive; {remedy}")]
     Alive { node: String, remedy: &'static str },
     /// It holds in-sync copies.
-    #[error("{node} holds in-sync copies of {} ({named}); {remedy}", counted(*partitions))]
+    #[error("{node} holds in-sync replicas of {} ({named}); {remedy}", counted(*partitions))]
     HoldsCopies { node: String, partitions: u32, named: String, remedy: String },
     /// It holds the last copies of partitions that lost everything else.
     #[error("{node} holds the last data of {} ({named}); force a leader there first", counted(*partitions))]
@@ -55,7 +55,7 @@ pub enum Obstacle {
     #[error("{node} is a participant and holds no data; remove it with `archon node remove {node}`")]
     IsParticipant { node: String },
     /// Another copy can lead without any loss.
-    #[error("no data needs to be lost: {node} is alive and holds an in-sync copy of partition {partition}")]
+    #[error("no data needs to be lost: {node} is alive and holds an in-sync replica of partition {partition}")]
     StillCounts { partition: String, node: String },
     /// The former leader may still serve.
     #[error("the lease of the former leader of partition {partition}, {node}, may still run; try again in a moment")]
@@ -65,7 +65,7 @@ pub enum Obstacle {
     CannotLead { partition: String, node: String, why: &'static str },
     /// The data would have no node.
     #[error(
-        "{subject} requires {need} copies of each partition, and without {node} only {have} nodes may hold them; add a \
+        "{subject} requires {need} replicas of each partition, and without {node} only {have} nodes may hold them; add a \
          node, uncordon one, or lift another exclusion"
     )]
     TooFewUnbarred { subject: String, node: String, have: u64, need: u64 },
@@ -80,8 +80,8 @@ pub enum Obstacle {
     NotInMaintenance { node: String },
     /// Forcing that copy would delete a better one.
     #[error(
-        "the copy of partition {partition} on {better} is better than the one on {node}, and would be deleted; omit \
-         --node, or stop {better} first if its copy must not lead"
+        "the replica of partition {partition} on {better} is better than the one on {node}, and would be deleted; omit \
+         --node, or stop {better} first if its replica must not lead"
     )]
     BetterCopy { partition: String, node: String, better: String },
 }

@@ -287,7 +287,7 @@ impl<'a> View<'a> {
         retired.extend(replaced.map(|id| {
             (
                 id,
-                "its data was lost or damaged, and enough other copies are in \
+                "its data was lost or damaged, and enough other replicas are in \
                                             sync"
                     .to_owned(),
             )
@@ -298,13 +298,13 @@ impl<'a> View<'a> {
         for placement in self.row.placements.iter().filter(own).filter(|placement| !settled(placement)) {
             if !self.is_abandoned(placement) && !self.is_lost(placement) && !self.is_awaited(placement) {
                 let why = if !self.repairs.leaves(self.row, placement.node) {
-                    format!("{wanted} other copies are in sync")
+                    format!("{wanted} other replicas are in sync")
                 } else if self.repairs.failed.contains(&placement.node) {
-                    format!("{} failed, and {wanted} other copies are in sync", name(placement))
+                    format!("{} failed, and {wanted} other replicas are in sync", name(placement))
                 } else if !self.repairs.is_leaving(placement.node) {
-                    format!("{} is excluded from it, and {wanted} other copies are in sync", name(placement))
+                    format!("{} is excluded from it, and {wanted} other replicas are in sync", name(placement))
                 } else {
-                    format!("{} is being drained, and {wanted} other copies are in sync", name(placement))
+                    format!("{} is being drained, and {wanted} other replicas are in sync", name(placement))
                 };
                 retired.push((placement.id, why));
             }
@@ -333,7 +333,7 @@ impl<'a> View<'a> {
             && let Some(placement) = settled.pop()
         {
             enough -= 1;
-            retired.push((placement.id, format!("{wanted} other copies are in sync")));
+            retired.push((placement.id, format!("{wanted} other replicas are in sync")));
         }
         retired
     }
@@ -347,13 +347,13 @@ impl<'a> View<'a> {
             let name = self.repairs.state.node_name(placement.node);
             if self.repairs.failed.contains(&placement.node) {
                 failed = true;
-                why = Some(format!("in place of the copy on {name}, which failed"));
+                why = Some(format!("in place of the replica on {name}, which failed"));
             } else if !self.repairs.is_leaving(placement.node) {
-                why.get_or_insert(format!("in place of the copy on {name}, which is excluded from it"));
+                why.get_or_insert(format!("in place of the replica on {name}, which is excluded from it"));
             } else {
-                why.get_or_insert(format!("in place of the copy on {name}, which is being drained"));
+                why.get_or_insert(format!("in place of the replica on {name}, which is being drained"));
             }
         }
-        (failed, why.unwrap_or_else(|| format!("{} of {wanted} copies are left", self.staying())))
+        (failed, why.unwrap_or_else(|| format!("{} of {wanted} replicas are left", self.staying())))
     }
 }

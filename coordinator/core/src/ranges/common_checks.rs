@@ -109,12 +109,12 @@ pub(crate) fn check_copies(
     let mut kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
     if let Some(copy) = kept.clone().find(|copy| !state.is_active(copy.node)) {
         let node = state.node_name(copy.node);
-        return refused(format!("{node} has a copy of partition {name} and is down; {reshape} it when it is back"));
+        return refused(format!("{node} has a replica of partition {name} and is down; {reshape} it when it is back"));
     }
     if let Some(copy) = kept.find(|copy| copy.state != ReplicaState::Live) {
         let (node, state) = (state.node_name(copy.node), copy.state);
         return refused(format!(
-            "the copy of partition {name} on {node} is {state}; {reshape} it when all of them are live"
+            "the replica of partition {name} on {node} is {state}; {reshape} it when all of them are live"
         ));
     }
     if row.leader.is_none() || row.status != PartitionStatus::Online {

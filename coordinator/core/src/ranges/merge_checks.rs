@@ -66,7 +66,7 @@ pub fn check_merge(
     }
     if state.condemned.len() + right.placements.len() > CONDEMNED_MAX {
         return refused(format!(
-            "{} copies wait for their nodes to delete them; the limit is {CONDEMNED_MAX}",
+            "{} replicas wait for their nodes to delete them; the limit is {CONDEMNED_MAX}",
             state.condemned.len()
         ));
     }

@@ -87,15 +87,15 @@ fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending
     }
     if pending.is_empty() {
         return match split.cut {
-            false => "every copy has the keys; the cut follows".to_owned(),
-            true => format!("every copy is complete; {right} is about to get a leader"),
+            false => "every replica has the keys; the cut follows".to_owned(),
+            true => format!("every replica is complete; {right} is about to get a leader"),
         };
     }
     let (able, away): (Vec<&RightCopy>, Vec<&RightCopy>) = pending.iter().partition(|copy| can_form(state, row, copy));
     let hindered = |copy: &RightCopy| match (can_form(state, row, copy), state.is_active(copy.node)) {
         (true, _) => "",
         (false, false) => " (which is not alive)",
-        (false, true) => " (whose copy was lost)",
+        (false, true) => " (whose replica was lost)",
     };
     let named = |copies: &[&RightCopy]| {
         let names = copies.iter().map(|copy| format!("{}{}", state.node_name(copy.node), hindered(copy)));
@@ -105,13 +105,13 @@ fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending
     let ready = split.copies.len() - pending.len();
     if able.is_empty() && ready < least {
         return format!(
-            "only {ready} of {least} copies can be formed, without {}: the split is abandoned",
+            "only {ready} of {least} replicas can be formed, without {}: the split is abandoned",
             named(&away)
         );
     }
     let mut text = match (&able[..], split.cut) {
         ([], _) => {
-            return format!("{ready} copies have the keys of {right}: the split continues without {}", named(&away));
+            return format!("{ready} replicas have the keys of {right}: the split continues without {}", named(&away));
         }
         ([_], false) => format!("waits for {}, which still copies the keys of {right}", named(&able)),
         (_, false) => format!("waits for {}, which still copy the keys of {right}", named(&able)),
@@ -121,7 +121,7 @@ fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending
     if ready >= least {
         let seconds = if split.cut { STRAGGLERS_MS } else { COPYING_STRAGGLERS_MS } / 1_000;
         text.push_str(&format!(
-            " ({ready} copies have them, which is enough: the split continues without the rest after {seconds} s)"
+            " ({ready} replicas have them, which is enough: the split continues without the rest after {seconds} s)"
         ));
     }
     if !away.is_empty() {

@@ -66,7 +66,7 @@ fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), 
     check_copies(state, row, name, Reshape::Split)?;
     let limits = [
         (state.partitions.len(), PARTITIONS_MAX, "partitions"),
-        (state.condemned.len(), CONDEMNED_MAX, "copies to delete"),
+        (state.condemned.len(), CONDEMNED_MAX, "replicas to delete"),
     ];
     if let Some((have, most, what)) = limits.into_iter().find(|(have, most, _)| have >= most) {
         return Err(ErrorDetail::new(ErrorKind::Refused, format!("there are {have} {what}; the limit is {most}")));
@@ -76,7 +76,7 @@ fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), 
         let own = state.node(node).is_some_and(|row| row.node.partitions_max == Some(row.assigned_max()));
         let raise = if own { "raise it with `archon node set`, or " } else { "" };
         let message = format!(
-            "{} would receive a copy of the new partition, but is at its limit of partitions; {raise}move a partition \
+            "{} would receive a replica of the new partition, but is at its limit of partitions; {raise}move a partition \
              away",
             state.node_name(node)
         );

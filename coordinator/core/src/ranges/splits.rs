@@ -68,7 +68,7 @@ impl Splits {
         let (there, pending): (Vec<&RightCopy>, Vec<&RightCopy>) = usable.partition(|copy| copy.stage >= phase.goal);
         let there = there.len();
         if there + pending.len() < least {
-            return abandon(format!("only {} of {least} copies can be formed", there + pending.len()));
+            return abandon(format!("only {} of {least} replicas can be formed", there + pending.len()));
         }
         if there < least {
             seen.enough = None;
@@ -88,7 +88,7 @@ impl Splits {
             let of = match (there < least, split.cut) {
                 (true, _) => waits.join(", "),
                 (false, false) => "a leader of the partition".to_owned(),
-                (false, true) => "a copy that is formed and can lead".to_owned(),
+                (false, true) => "a replica that is formed and can lead".to_owned(),
             };
             let what = if split.cut { "formed" } else { "copied" };
             return abandon(format!("it was not {what} within {} ms; waited for: {of}", phase.ms_max));
@@ -151,7 +151,7 @@ pub(crate) fn comes_to(
         Some(right) if right.stage >= stage => Ok(Vec::new()),
         Some(_) => Ok(vec![Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])]),
         None => {
-            let message = format!("the split of partition {} has no copy {copy} there", row.id);
+            let message = format!("the split of partition {} has no replica {copy} there", row.id);
             Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version))
         }
     }

@@ -1,8 +1,10 @@
-//! Display names of nodes and partitions, and subjects of findings and events.
+//! Display names of nodes and partitions, and subjects and causes of findings and events.
 
 use crate::state::ClusterState;
+use crate::state::actor::Actor;
+use crate::state::controls::Bar;
 use crate::state::events::EventKind;
-use archon_types::subject::Subject;
+use archon_types::subject::{Cause, Subject};
 use archon_types::{NodeId, PartitionId, TableId};
 
 /// Maximum number of partitions named in a sentence.
@@ -60,6 +62,26 @@ impl ClusterState {
     pub fn partition_subject(&self, id: PartitionId) -> Subject {
         let PartitionId { table, index } = id;
         Subject::Partition { table_id: table.get(), table: self.table_text(table), partition: index }
+    }
+
+    /// Returns the object of a bar.
+    pub fn bar_subject(&self, bar: Bar) -> Subject {
+        match bar {
+            Bar::Table(table) => self.table_subject(table),
+            Bar::Partition(partition) => self.partition_subject(partition),
+        }
+    }
+
+    /// Returns the originator of a change.
+    pub fn cause(&self, who: &Actor) -> Cause {
+        match who {
+            Actor::Coordinator(id) => Cause::Coordinator { coordinator_id: *id },
+            Actor::Node(id) => Cause::Node { node_id: Some(id.get()), node: self.node_name(*id) },
+            Actor::Newcomer(name) => Cause::Node { node_id: None, node: name.clone() },
+            Actor::Admin { identity, from, via } => {
+                Cause::Admin { admin: identity.clone(), from: *from, via: via.clone() }
+            }
+        }
     }
 
     /// Returns a table's name; its number if it was dropped and its events are no longer kept.

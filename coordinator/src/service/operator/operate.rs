@@ -353,7 +353,7 @@ fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String
         named.push("…".to_owned());
     }
     format!(
-        "{name} holds the last in-sync copy of {} partitions ({}): acknowledged writes would be lost with its data",
+        "{name} holds the last in-sync replica of {} partitions ({}): acknowledged writes would be lost with its data",
         loss.last_copies.len(),
         named.join(", ")
     )
@@ -379,12 +379,12 @@ fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElec
                      left; the rest is lost"
                 }
             };
-            text.push_str(&format!(" would be led by the copy on {}, {what}", state.node_name(leader)));
+            text.push_str(&format!(" would be led by the replica on {}, {what}", state.node_name(leader)));
         }
         None => text.push_str(" would start empty: all its data is lost"),
     }
     if !forced.retired.is_empty() {
-        text.push_str(&format!(". The other copies, on {}, are deleted", names(&forced.retired)));
+        text.push_str(&format!(". The other replicas, on {}, are deleted", names(&forced.retired)));
     }
     if !forced.would_lose_nothing.is_empty() {
         let nodes = returning(state, &forced.would_lose_nothing);
@@ -396,7 +396,7 @@ fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElec
     }
     if !forced.could_be_named.is_empty() {
         let nodes = names(&forced.could_be_named);
-        text.push_str(&format!(". The partial copies on {nodes} can be used: name one with --node"));
+        text.push_str(&format!(". The partial replicas on {nodes} can be used: name one with --node"));
     }
     text.push_str(
         ". Replicas cut off from the coordinators may acknowledge writes until they learn of this; these writes are \

@@ -5,8 +5,6 @@ use crate::raft::{Proposal, Standby};
 use crate::service::admins::{Admins, Result};
 use crate::service::call::{Call, Stage};
 use crate::service::documents::answers;
-use crate::service::findings::events::cause;
-use crate::service::findings::words;
 use crate::service::{answered_before, check_named, only};
 use archon_coordinator_core::{
     ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
@@ -14,7 +12,7 @@ use archon_coordinator_core::{
 };
 use archon_documents::{
     ChangeQuorum, LeadTransferred, PendingQuorumChange, QuorumAction, QuorumChanged, QuorumRecovery, RecoveryDoubt,
-    TransferLead,
+    TransferLead, coordinators,
 };
 use archon_proto::convert::admin::upgrade::protocol_range;
 use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
@@ -203,7 +201,7 @@ pub(in crate::service) fn pending(state: &ClusterState, step: Option<&QuorumStep
         change: wish.to_string(),
         next: step.map(next),
         began_at_ms: at.get(),
-        by: cause(state, who),
+        by: state.cause(who),
     })
 }
 
@@ -254,7 +252,7 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
             (DoubtKind::Unheard, state.node_name(*node), format!("it has not registered; it was at {row}"))
         }
         Doubt::Unheard { node, copies: Some(copies) } => {
-            (DoubtKind::Unheard, state.node_name(*node), format!("it has not reported {copies} of its copies yet"))
+            (DoubtKind::Unheard, state.node_name(*node), format!("it has not reported {copies} of its replicas yet"))
         }
         Doubt::Behind { node, told } => {
             let base = state.recovery.as_ref().map_or(0, |recovery| recovery.base.get());
@@ -263,11 +261,11 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
         }
         Doubt::OtherHistory { node } => {
             let text = "it belonged to a generation recovered from a different state: data written there is ignored, \
-                        and stays on its disk until its copies are up to date";
+                        and stays on its disk until its replicas are up to date";
             (DoubtKind::OtherHistory, state.node_name(*node), text.to_owned())
         }
         Doubt::Older { node } => {
-            let text = "its data directory is an older copy that lacks the newest writes of the node: its copies are \
+            let text = "its data directory is an older copy that lacks the newest writes of the node: its replicas are \
                         not in sync. Stop it and start it with its newest --data-dir, if that still exists";
             (DoubtKind::Older, state.node_name(*node), text.to_owned())
         }
@@ -278,18 +276,18 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
             (DoubtKind::Ranges, name, text.to_owned())
         }
         Doubt::NoCopy { partition } => {
-            let text = "no node holds a copy of it: a lost change moved or dropped it, or its data is gone";
+            let text = "no node holds a replica of it: a lost change moved or dropped it, or its data is gone";
             (DoubtKind::NoCopy, state.partition_name(*partition), text.to_owned())
         }
         Doubt::Unknown { node, copies } => {
             let text = format!(
-                "it holds {copies} copies of unknown partitions ({}); they stay as they are",
+                "it holds {copies} replicas of unknown partitions ({}); they stay as they are",
                 strange_copies(state, *node)
             );
             (DoubtKind::Unknown, state.node_name(*node), text)
         }
         Doubt::Contested { partition } => {
-            let text = "the copy with the most entries knows an older epoch than another one: acknowledged writes of \
+            let text = "the replica with the most entries knows an older epoch than another one: acknowledged writes of \
                         the last epoch may be undone";
             (DoubtKind::Contested, state.partition_name(*partition), text.to_owned())
         }
@@ -310,7 +308,7 @@ fn strange_copies(state: &ClusterState, node: NodeId) -> String {
 
 /// Describes how far a state, which ends at `base`, is behind the last one that a node received.
 fn behind(told: u64, base: u64) -> String {
-    let go_on = "partitions continue from the copies with the most entries";
+    let go_on = "partitions continue from the replicas with the most entries";
     match generation_of(told) {
         // Numbers start over with each generation: the numbers between them do not count.
         later if later > generation_of(base) => {
@@ -337,8 +335,8 @@ pub(in crate::service) fn next(step: &QuorumStep) -> String {
         }
         QuorumStep::CatchUp(id, None) => format!("coordinator {id} does not answer; it must copy the log first"),
         QuorumStep::GiveWay(_) => "another coordinator is to lead first".to_owned(),
-        QuorumStep::SetVoters(voters) => format!("the voters are to be {}", words::numbers(voters)),
-        QuorumStep::Forget(gone) => format!("{} is to leave", words::numbers(gone)),
+        QuorumStep::SetVoters(voters) => format!("the voters are to be {}", coordinators(voters)),
+        QuorumStep::Forget(gone) => format!("{} is to leave", coordinators(gone)),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::leader::load::Loads;
 use archon_coordinator_core::{ClusterState, Reshaping};
-use archon_documents::{KeyText, Reshaping as Summary};
-use archon_types::NodeId;
+use archon_documents::Reshaping as Summary;
+use archon_types::{KeyText, NodeId};
 use std::fmt::Write as _;
 
 /// Maximum number of splits and merges in one answer.

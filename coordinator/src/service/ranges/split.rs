@@ -9,9 +9,9 @@ use crate::service::ranges::middle;
 use archon_coordinator_core::{
     ClusterState, EventKind, Liveness, Response as Answer, SplitPlan, check_cancel_split, check_split, check_splittable,
 };
-use archon_documents::{KeyText, PartitionName, PartitionSplit, RangeSummary, SplitAnswer, SplitPartition};
+use archon_documents::{PartitionName, PartitionSplit, RangeSummary, SplitAnswer, SplitPartition};
 use archon_proto::convert::tables::middle::FindMiddle;
-use archon_types::{ErrorDetail, ErrorKind, KeyRange, Middle, NodeId, PartitionId};
+use archon_types::{ErrorDetail, ErrorKind, KeyRange, KeyText, Middle, NodeId, PartitionId};
 
 answers! {
     SplitPartition: split,

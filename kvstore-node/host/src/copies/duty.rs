@@ -42,7 +42,7 @@ impl<S: Shell> Partitions<S> {
             Action::Inspect { partition, placement } => self.inspect(life, partition, placement),
             Action::Unload { partition, placement } => self.unload(partition, placement),
             Action::ReportDamaged { partition, placement } => {
-                self.report_damaged(&partition, placement, "the copy did not pass the checks when the node started");
+                self.report_damaged(&partition, placement, "the replica did not pass the checks when the node started");
             }
         }
     }

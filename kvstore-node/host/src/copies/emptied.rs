@@ -106,7 +106,7 @@ mod tests {
         assert!(emptied.begins_after(Position::ZERO));
         assert!(emptied.is_due(first, one));
         emptied.said(first, one);
-        assert!(!emptied.begins_after(Position::new(Epoch::new(1), Seq::new(5))), "a copy has filled it");
+        assert!(!emptied.begins_after(Position::new(Epoch::new(1), Seq::new(5))), "a replica has filled it");
         assert!(!emptied.is_due(first, one));
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn partial_copy_is_refused_leadership() {
         let mut emptied = Emptied::default();
         assert!(!is_refused(&emptied, 0, None), "nothing was ever written");
-        assert!(is_refused(&emptied, 0, Some(0)), "pages of a copy that did not come to its end in an earlier life");
+        assert!(is_refused(&emptied, 0, Some(0)), "pages of a replica that did not come to its end in an earlier life");
         assert!(!is_refused(&emptied, 7, Some(7)), "whole");
         emptied.is_pulled();
         assert!(is_refused(&emptied, 0, None));

@@ -177,7 +177,7 @@ fn check(node: NodeId, held: &BTreeMap<PlacementId, Held>, duty: &Duty) -> Resul
         && held.partition != UNKNOWN
     {
         return Err(refusal(format!(
-            "placement {placement} is held as a copy of partition {}, not of {partition}",
+            "placement {placement} is held as a replica of partition {}, not of {partition}",
             held.partition
         )));
     }
@@ -320,7 +320,9 @@ mod tests {
         assert!(found.actions.is_empty());
         assert_eq!(found.refused.len(), 1);
         let another = reconcile(NODE, &held, &[host(5, 2)]);
-        assert!(another.actions.is_empty() && another.refused[0].1.message.contains("held as a copy of partition 1/2"));
+        assert!(
+            another.actions.is_empty() && another.refused[0].1.message.contains("held as a replica of partition 1/2")
+        );
         let twice = reconcile(NODE, &held, &[host(2, 2), host(2, 2)]);
         assert_eq!((twice.actions.len(), twice.refused.len()), (1, 1));
     }

@@ -401,7 +401,7 @@ mod tests {
         let none = |_| None;
         assert_eq!(retention.floor(OWN, &loading, none, limits(100, 0), LogClock::default()), Seq::new(4));
         assert_eq!(retention.floor(OWN, &loading, none, limits(99, 0), LogClock::default()), Seq::new(10));
-        assert_eq!(retention.pinned(loader), None, "its copy begins anew");
+        assert_eq!(retention.pinned(loader), None, "its replica begins anew");
     }
 
     #[test]

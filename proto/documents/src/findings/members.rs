@@ -43,11 +43,11 @@ pub(super) fn unreached(subject: &Subject, address: &str, shut_to: &[String], le
     let (node, by) = (name(subject), shut_to.join(" and "));
     let left = match led {
         0 => "other nodes have taken over its leaderships".to_owned(),
-        left => format!("it still leads {left} partitions that no other copy can lead"),
+        left => format!("it still leads {left} partitions that no other replica can lead"),
     };
     (
         format!(
-            "{node} sends heartbeats, but {by} cannot reach it at {address} as a client; it keeps its copies, and {left}"
+            "{node} sends heartbeats, but {by} cannot reach it at {address} as a client; it keeps its replicas, and {left}"
         ),
         format!(
             "check the network to {address} and the log of {node}; restart it if it hangs. It leads again automatically \
@@ -76,12 +76,12 @@ pub(super) fn log_pinned(subject: &Subject, replica: u64, of: Option<&str>, byte
     let node = name(subject);
     let (copy, remedy) = match of {
         Some(partition) => (
-            format!("copy {replica} of partition {partition}"),
+            format!("replica {replica} of partition {partition}"),
             format!("see `archon partition describe` and the log of {node} for the reason"),
         ),
         None => (
-            format!("copy {replica}, which no partition names"),
-            format!("see the log of {node} for that copy; a drained node can be started with an empty directory"),
+            format!("replica {replica}, which no partition names"),
+            format!("see the log of {node} for that replica; a drained node can be started with an empty directory"),
         ),
     };
     (format!("old entries of {copy} pin {} MiB of the log of {node}", bytes >> 20), remedy)
@@ -90,7 +90,7 @@ pub(super) fn log_pinned(subject: &Subject, replica: u64, of: Option<&str>, byte
 /// Describes missing replicas. `supply`: about all tables together.
 pub(super) fn under_replicated(subject: &Subject, missing: u64, of: u64, supply: Option<&Supply>) -> (String, String) {
     if let Subject::Partition { .. } = subject {
-        let message = format!("{} of {of} copies are in sync", of.saturating_sub(missing));
+        let message = format!("{} of {of} replicas are in sync", of.saturating_sub(missing));
         return (message, "add nodes or start failed ones".to_owned());
     }
     let message = format!("{missing} of {of} partitions are under-replicated");
@@ -108,7 +108,7 @@ fn supply_remedy(supply: &Supply) -> String {
         (_, 0) => {
             let minutes = supply.replaced_after_for_ms as f64 / 60_000.0;
             format!(
-                "start the failed nodes again; otherwise copies are rebuilt on other nodes after {minutes:.1} minutes"
+                "start the failed nodes again; otherwise replicas are rebuilt on other nodes after {minutes:.1} minutes"
             )
         }
         (_, _) => "start the failed nodes again, or add others".to_owned(),
@@ -131,7 +131,7 @@ pub(super) fn condemned(copies: u64, holders: &[CondemnedCopies], others: u64, a
         false => "",
     };
     let message = format!(
-        "{copies} copies of deleted partitions (dropped, merged, abandoned splits) are not deleted yet: {}{others}",
+        "{copies} replicas of deleted partitions (dropped, merged, abandoned splits) are not deleted yet: {}{others}",
         named.join("; ")
     );
     (message, remedy.to_owned())

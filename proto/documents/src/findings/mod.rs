@@ -1,12 +1,15 @@
-//! Findings for people: the document of a finding, with its sentence and its remedy.
+//! Findings and events for people: the document of a finding, with its sentence and its remedy, and of an event, with its
+//! sentence.
 //!
-//! This is the only place where they are written. The command line parses every command in a remedy in a test.
+//! This is the only place where they are written. The command line parses every command in them in a test.
 
+mod events;
 mod members;
 mod phrases;
 mod quorum;
 mod texts;
 
+pub use phrases::coordinators;
 pub use quorum::waits_for;
 
 use archon_types::subject::Subject;
@@ -53,13 +56,7 @@ impl From<Finding> for Reason {
             (subject, _) => subject,
         };
         let (message, remedy) = texts::text(written_for, &finding.facts);
-        let mut facts: BTreeMap<String, Value> = match serde_json::to_value(&finding.facts) {
-            Ok(Value::Object(mut tagged)) => match tagged.remove("facts") {
-                Some(Value::Object(facts)) => facts.into_iter().collect(),
-                _ => BTreeMap::new(),
-            },
-            _ => BTreeMap::new(),
-        };
+        let mut facts: BTreeMap<String, Value> = finding.facts.to_object().into_iter().collect();
         let message = match finding.alike {
             Some((count, first)) => {
                 facts.insert("alike".to_owned(), count.into());
@@ -108,7 +105,7 @@ mod tests {
         let reason = Reason::from(Finding { alike: Some((27, 3)), ..finding });
         assert_eq!(
             reason.message,
-            "27 of its partitions, the first is 3: an in-sync copy is on athens, which is not alive"
+            "27 of its partitions, the first is 3: an in-sync replica is on athens, which is not alive"
         );
         assert_eq!(reason.facts["alike"], 27);
     }

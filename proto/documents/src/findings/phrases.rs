@@ -1,4 +1,4 @@
-//! Phrases that several findings use.
+//! Phrases of findings and events.
 
 use archon_types::subject::Subject;
 use archon_types::{DEFAULT_TABLE, DiskLimit};
@@ -49,7 +49,7 @@ pub(super) fn partition_of(table: &str, partition: u32) -> String {
 pub(super) fn members(subject: &Subject) -> (String, &'static str) {
     match subject {
         Subject::Table { table, .. } => (format!("participants of table {table}"), "partitions"),
-        _ => ("nodes".to_owned(), "copies"),
+        _ => ("nodes".to_owned(), "replicas"),
     }
 }
 
@@ -71,7 +71,43 @@ pub(super) const fn space_freed(limit: DiskLimit) -> &'static str {
     }
 }
 
+/// Returns the display name of a partition: `orders/7`.
+pub(super) fn partition_name(table: &str, partition: u32) -> String {
+    format!("{table}/{partition}")
+}
+
+/// Formats the numbers of coordinators.
+pub fn coordinators<'a>(ids: impl IntoIterator<Item = &'a u64>) -> String {
+    let numbers: Vec<String> = ids.into_iter().map(u64::to_string).collect();
+    format!("coordinator{} {}", if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "))
+}
+
+/// Formats a duration in its two largest units: `10 min`, `1 h 30 min`, `1 d`. The time between order and commit is
+/// rounded away.
+pub(super) fn lasts(millis: u64) -> String {
+    let mut seconds = (millis + 500) / 1_000;
+    let mut parts = Vec::new();
+    for (unit, length) in [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)] {
+        if seconds >= length && parts.len() < 2 {
+            parts.push(format!("{} {unit}", seconds / length));
+            seconds %= length;
+        }
+    }
+    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
+}
+
 /// Formats milliseconds in seconds.
 pub(super) fn seconds(millis: u64) -> String {
     format!("{:.1} s", millis as f64 / 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_formatted_in_their_two_largest_units() {
+        let times = [1_000, 999, 599_998, 5_400_000, 86_400_000, 90_061_000, 0].map(lasts);
+        assert_eq!(times, ["1 s", "1 s", "10 min", "1 h 30 min", "1 d", "1 d 1 h", "0 s"]);
+    }
 }

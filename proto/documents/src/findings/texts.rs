@@ -33,10 +33,10 @@ pub(super) fn text(subject: &Subject, facts: &Facts) -> (String, String) {
         Facts::NodesAtLimit { partitions_short: partitions, nodes_full: nodes, plan, raisable } => (
             match partitions {
                 Some(partitions) => {
-                    format!("{partitions} partitions lack a copy, and all nodes that could take it are full")
+                    format!("{partitions} partitions lack a replica, and all nodes that could take it are full")
                 }
                 None => {
-                    format!("all {nodes} nodes that could take its copies are at their limits (--partitions-max)")
+                    format!("all {nodes} nodes that could take its replicas are at their limits (--partitions-max)")
                 }
             },
             limit_remedy(*plan, *raisable),
@@ -145,48 +145,48 @@ pub(super) fn text(subject: &Subject, facts: &Facts) -> (String, String) {
         }
         Facts::LeaderHearsTooFew { node, have, need } => (
             format!(
-                "its leader {node} refuses writes: it reaches {have} of the {need} copies that must store each write, \
+                "its leader {node} refuses writes: it reaches {have} of the {need} replicas that must store each write, \
                  including its own"
             ),
-            format!("check the network between {node} and the nodes of the other copies"),
+            format!("check the network between {node} and the nodes of the other replicas"),
         ),
         Facts::RepairWithheld { partitions_short: partitions, nodes_failed: failed, nodes_total: nodes } => {
             let third = format!("more than a third of the nodes are failed ({failed} of {nodes})");
             let message = match partitions {
                 Some(partitions) => {
-                    format!("{partitions} partitions lack a copy on a failed node, and are not repaired, because {third}")
+                    format!("{partitions} partitions lack a replica on a failed node, and are not repaired, because {third}")
                 }
-                None => format!("{third}: their copies are not replaced"),
+                None => format!("{third}: their replicas are not replaced"),
             };
             (message, WITHHELD_REMEDY.to_owned())
         }
         Facts::TakingOver { node } => (format!("{node} is taking over"), String::new()),
         Facts::EpochSurpassed { epoch } => (
-            format!("a copy knew epoch {epoch}, which was never granted; the next leader uses a higher one"),
+            format!("a replica knew epoch {epoch}, which was never granted; the next leader uses a higher one"),
             "look for a node started from an old or copied data directory, or for coordinators restored from an old \
              state"
                 .to_owned(),
         ),
         Facts::WaitingForLease { node } => (format!("the lease of {node} may not have expired yet"), String::new()),
         Facts::NoLiveReplica { node } => (
-            format!("an in-sync copy is on {node}, which is not alive"),
+            format!("an in-sync replica is on {node}, which is not alive"),
             format!("start {node} again with its data directory"),
         ),
         Facts::HolderRegistering { node } => (format!("{node} is registering"), String::new()),
         Facts::AboutToBeElected {} => own("its leader is being elected", ""),
         Facts::DataLost {} => (
-            "no in-sync copy is left".to_owned(),
-            format!("see the remaining copies: `archon partition describe {}`", operand(subject)),
+            "no in-sync replica is left".to_owned(),
+            format!("see the remaining replicas: `archon partition describe {}`", operand(subject)),
         ),
         Facts::UnderReplicated { missing, of, supply } => {
             members::under_replicated(subject, *missing, *of, supply.as_ref())
         }
         Facts::LostCopyKept { node, have, need } => (
             format!(
-                "the copy on {node} was lost or damaged, and is kept until other copies are in sync on live nodes: \
+                "the replica on {node} was lost or damaged, and is kept until other replicas are in sync on live nodes: \
                  {have} of {need} are"
             ),
-            "start the nodes of the other copies; then it is replaced".to_owned(),
+            "start the nodes of the other replicas; then it is replaced".to_owned(),
         ),
         Facts::MoveWaits { move_id, why } => (format!("move {move_id} waits: {why}"), String::new()),
         Facts::CopiesCondemned { copies_condemned: copies, holders, nodes_more: others, away } => {

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod event;
+pub(crate) mod facts;
 pub(crate) mod finding;
 pub(crate) mod moves;
 pub mod plan;

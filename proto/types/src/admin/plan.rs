@@ -53,7 +53,7 @@ pub struct Move {
     pub table: String,
     /// The partition's number within its table.
     pub partition: u32,
-    /// The number of the node that holds the copy, or leads.
+    /// The number of the node that holds the replica, or leads.
     pub from_id: NodeId,
     /// The name of that node.
     pub from: String,

@@ -1,50 +1,16 @@
 //! The table of findings: code, severity and facts of each.
 
 use crate::DiskFull;
-use crate::admin::finding::{AuthorityUse, CondemnedCopies, OutdatedMember, Severity, StandingOrder, Supply};
-use crate::admin::word::words;
-use serde::Serialize;
+use crate::admin::facts::facts;
+use crate::admin::finding::{AuthorityUse, CondemnedCopies, OutdatedMember, StandingOrder, Supply};
 
-/// Declares the findings. Each has its code, its severity, and its facts; the comment of a fact begins with its name.
-macro_rules! findings {
-    ($(
-        $(#[doc = $doc:literal])+
-        $code:ident = $word:literal, $severity:ident {
-            $($(#[doc = $fact_doc:literal])+ $fact:ident: $kind:ty,)*
-        }
-    )+) => {
-        words! {
-            /// Code of a finding.
-            #[non_exhaustive]
-            pub enum ReasonCode: "reason" {
-                $($(#[doc = $doc])+ $($(#[doc = $fact_doc])+)* $code = $word,)+
-            }
-        }
+facts! {
+    /// Code of a finding.
+    pub enum ReasonCode: "reason";
 
-        /// Code and facts of a finding.
-        #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-        #[serde(tag = "code", content = "facts", rename_all = "snake_case")]
-        pub enum Facts {
-            $($(#[doc = $doc])+ $code { $($(#[doc = $fact_doc])+ $fact: $kind,)* },)+
-        }
+    /// Code and facts of a finding.
+    pub enum Facts;
 
-        impl Facts {
-            /// Returns the code.
-            pub const fn code(&self) -> ReasonCode {
-                match self { $(Self::$code { .. } => ReasonCode::$code,)+ }
-            }
-        }
-
-        impl ReasonCode {
-            /// Returns the severity, unless the state of the cluster makes the condition intended.
-            pub const fn severity(self) -> Severity {
-                match self { $(Self::$code => Severity::$severity,)+ }
-            }
-        }
-    };
-}
-
-findings! {
     /// Too few nodes are registered for the first assignment.
     NotEnoughNodes = "not_enough_nodes", Alarm {
         /// `have`: registered nodes.
@@ -434,7 +400,7 @@ findings! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Vocabulary;
+    use crate::{Severity, Vocabulary};
 
     /// The reference lists the facts of a code by these comments.
     #[test]

@@ -2,10 +2,11 @@
 //! configuration keys, `archon config` and the checks of the coordinators derive from this.
 
 use crate::admin::settings::{Settings, SettingsError};
-use crate::admin::word::words;
+use crate::admin::word::{Word, words};
 use crate::common::limits::REPLICAS_MAX;
 use crate::members::protocol::PROTOCOL_FIRST;
 use crate::tables::slot::HASH_PARTITIONS_MAX;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -82,6 +83,23 @@ pub struct SettingStep {
     pub from: u64,
     /// New value.
     pub to: u64,
+}
+
+/// Change of a setting, applied or proposed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SettingChanged {
+    /// The setting.
+    pub setting: Word<Setting>,
+    /// Old value.
+    pub before: u64,
+    /// New value.
+    pub after: u64,
+}
+
+impl From<SettingStep> for SettingChanged {
+    fn from(step: SettingStep) -> Self {
+        Self { setting: step.setting.into(), before: step.from, after: step.to }
+    }
 }
 
 impl Setting {

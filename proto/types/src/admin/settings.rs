@@ -134,7 +134,7 @@ pub enum SettingsError {
     Timing(#[from] LeaseTimingError),
     /// Copies would be replaced because of every restart.
     #[error(
-        "replace_after_ms is too short: {replace_after_ms} ms < {failure_timeout_ms} ms (failure_timeout_ms): copies \
+        "replace_after_ms is too short: {replace_after_ms} ms < {failure_timeout_ms} ms (failure_timeout_ms): replicas \
          would be rebuilt before a restarted node can return"
     )]
     ReplaceAfterTooShort { replace_after_ms: u64, failure_timeout_ms: u64 },

@@ -71,7 +71,7 @@ impl fmt::Display for Subject {
         match self {
             Self::Cluster => f.write_str("cluster"),
             Self::Coordinators => f.write_str("coordinators"),
-            Self::Copies => f.write_str("copies"),
+            Self::Copies => f.write_str("replicas"),
             Self::Rebalance => f.write_str("rebalance"),
             Self::Coordinator { coordinator_id } => write!(f, "coordinator {coordinator_id}"),
             Self::Node { node, .. } => write!(f, "node {node}"),

@@ -1,8 +1,9 @@
-//! Common helpers: limits, pauses, texts, metrics, and trace contexts.
+//! Common helpers: limits, pauses, texts, keys in JSON, metrics, and trace contexts.
 
 pub(crate) mod backoff;
 pub(crate) mod disk_full;
 pub mod hex;
+pub(crate) mod key_text;
 pub mod limits;
 pub(crate) mod log_pin;
 pub(crate) mod metric;

@@ -109,8 +109,8 @@ impl fmt::Display for NodeTraits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "weight {}, ", self.weight)?;
         match self.partitions_max {
-            Some(most) => write!(f, "at most {most} copies, ")?,
-            None => f.write_str("any number of copies, ")?,
+            Some(most) => write!(f, "at most {most} replicas, ")?,
+            None => f.write_str("any number of replicas, ")?,
         }
         match &self.zone {
             Some(zone) => write!(f, "zone {zone}"),
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn traits_are_displayed_in_words() {
-        assert_eq!(NodeTraits::default().to_string(), "weight 100, any number of copies, no zone");
+        assert_eq!(NodeTraits::default().to_string(), "weight 100, any number of replicas, no zone");
         let some = NodeTraits { zone: Some("east".into()), weight: 5, partitions_max: Some(3) };
-        assert_eq!(some.to_string(), "weight 5, at most 3 copies, zone east");
+        assert_eq!(some.to_string(), "weight 5, at most 3 replicas, zone east");
         assert!(NodeTraits { weight: 0, ..some.clone() }.check().is_err());
         assert!(NodeTraits { partitions_max: Some(0), ..some.clone() }.check().is_err());
         assert!(NodeTraits { zone: Some("a b".into()), ..some }.check().is_err());

@@ -16,10 +16,10 @@ const KEYS: [(&str, &str); 6] = [
 ];
 const MEANINGS: [(&str, &str); 7] = [
     ("LED", "partitions, or leases, that a node leads"),
-    ("COPIES", "copies that it holds, leases of a participant"),
+    ("COPIES", "replicas that it holds, leases of a participant"),
     ("DATA", "bytes stored, by its last report"),
     ("OPS/S", "operations that it answered in its last second"),
-    ("LOAD", "copies in percent of its fair share by weight"),
+    ("LOAD", "replicas in percent of its fair share by weight"),
     ("", "at │ in the middle of the bar; >9x: ten times that"),
     ("-", "unknown, or not taking part"),
 ];

@@ -59,7 +59,7 @@ fn three_nodes_on_a_small_terminal() {
         "\
 cluster     6f1e, table version 41                               ? help, q quits
 quorum      coordinator 2 leads in term 4, 2 of 3 reachable; 3 at 127.0.0.1:710…
-partitions  9 of 9 online, between 3 and 3 copies per serving node
+partitions  9 of 9 online, between 3 and 3 replicas per serving node
 nodes       2 alive                                         1 to 3 of 3, by name
 operations  1200 per second, up to 1200 in the last 5m
                                                                                █

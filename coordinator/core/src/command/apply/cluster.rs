@@ -56,7 +56,7 @@ pub(super) fn create_table(
     }
     if holds == Holds::Lease && replication != 1 {
         return Err(invalid(format!(
-            "a lease has one owner and no copies, so its replication is 1, not {replication}"
+            "a lease has one owner and no replicas, so its replication is 1, not {replication}"
         )));
     }
     if state.table_by_name(name).is_some() {
@@ -127,7 +127,7 @@ pub(super) fn accept_loss(
     }
     if let Some(live) = row.live().find(|live| state.is_alive(live.node)) {
         let node = state.node_name(live.node);
-        return Err(refused(format!("{node} is alive and holds a copy of partition {name} that counts")));
+        return Err(refused(format!("{node} is alive and holds a replica of partition {name} that counts")));
     }
     if row.split.is_some() {
         staged.abandon_split(&mut row, "an operator accepted the loss of its data")?;

@@ -21,7 +21,7 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
     let waiting = state.condemned.len();
     if waiting + copies > CONDEMNED_MAX {
         return Err(refused(format!(
-            "{waiting} copies of tables that were dropped earlier wait for their nodes to delete them, and table \
+            "{waiting} replicas of tables that were dropped earlier wait for their nodes to delete them, and table \
              {name} has \
              {copies} more; the limit is {CONDEMNED_MAX}: start the nodes that `archon status` names, or remove them"
         )));

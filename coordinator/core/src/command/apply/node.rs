@@ -222,7 +222,7 @@ pub(super) fn remove(
         let last_trace = data && row.live().next().is_none() && row.status != PartitionStatus::Unassigned;
         let counts = placement.state == ReplicaState::Live || last_trace;
         if counts && !state.is_lease(row.id.table) {
-            let message = format!("{name} holds an in-sync copy or the last data of partition {partition}");
+            let message = format!("{name} holds an in-sync replica or the last data of partition {partition}");
             return Err(refused(message));
         }
         let mut row = row.clone();

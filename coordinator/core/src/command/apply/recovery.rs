@@ -66,7 +66,7 @@ pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Respo
     let recovery = state.recovery.as_deref().ok_or_else(over)?;
     let behind = recovery.may_lose();
     if !settles(state, recovery) {
-        return Err(refused("not all nodes have reported their copies, or the possible loss was not accepted"));
+        return Err(refused("not all nodes have reported their replicas, or the possible loss was not accepted"));
     }
     let mut standings = recovery.standings();
     let mut staged = Staged::new(state, entry);

@@ -243,7 +243,7 @@ fn keeps_last_copies(state: &ClusterState, replaced: NodeId) -> Result<(), Error
     }
     let name = state.node_name(replaced);
     let message = format!(
-        "this data directory does not belong to {name}, which is not alive and holds the last in-sync copy of {} \
+        "this data directory does not belong to {name}, which is not alive and holds the last in-sync replica of {} \
          partitions ({}); start {name} with its own --data-dir, or choose another --name. If its data is gone for \
          good: `archon node lost {name} --accept-data-loss`, then start this node again",
         rows.len(),

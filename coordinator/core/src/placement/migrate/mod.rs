@@ -71,7 +71,7 @@ pub(crate) fn hands_over(state: &ClusterState, row: &Partition) -> Option<Placem
     able.get(place).copied()
 }
 
-const TOO_FEW: &str = "too few copies on nodes that are alive would remain";
+const TOO_FEW: &str = "too few replicas on nodes that are alive would remain";
 
 /// Next step of a migration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,10 +108,10 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
         return set(migration, Stage::Cancelled, None);
     }
     if is_gone(state, row, migration.source) {
-        return set(migration, superseded("the copy to be moved is gone"), None);
+        return set(migration, superseded("the replica to be moved is gone"), None);
     }
     if row.live().next().is_none() {
-        return set(migration, failed("no in-sync copy of the partition is left"), None);
+        return set(migration, failed("no in-sync replica of the partition is left"), None);
     }
     if let Some(why) = target_is_down(state, migration) {
         return set(migration, failed(why), None);
@@ -119,10 +119,10 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
     if let Some(other) = row.placement_on(migration.to) {
         return match other.state {
             ReplicaState::Unload => {
-                Next::Wait(format!("an old copy on {} is being deleted", name(state, migration.to)))
+                Next::Wait(format!("an old replica on {} is being deleted", name(state, migration.to)))
             }
             ReplicaState::Load | ReplicaState::Live => {
-                set(migration, superseded("the target node holds a copy already"), None)
+                set(migration, superseded("the target node holds a replica already"), None)
             }
         };
     }
@@ -146,13 +146,13 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
 
 fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: PlacementId) -> Next {
     let Some(target) = row.placement(id) else {
-        return set(migration, failed("the target's copy is gone"), None);
+        return set(migration, failed("the target's replica is gone"), None);
     };
     let target_node = state.node(target.node).map_or(NodeStatus::Lost, |node| node.node.status);
     match target.state {
         // This migration no longer handles the copy.
-        ReplicaState::Load if is_lost(state, id) => set(migration, failed("the target's copy was lost"), None),
-        ReplicaState::Unload => set(migration, failed("the target's copy was lost"), None),
+        ReplicaState::Load if is_lost(state, id) => set(migration, failed("the target's replica was lost"), None),
+        ReplicaState::Unload => set(migration, failed("the target's replica was lost"), None),
         ReplicaState::Load if state.departed.contains_key(&id) && may_go(state, row, id).is_err() => {
             Next::Wait(TOO_FEW.into())
         }
@@ -161,10 +161,10 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
             undo(migration, row, target, failed("the target node failed"))
         }
         ReplicaState::Load if is_gone(state, row, migration.source) => {
-            undo(migration, row, target, superseded("the copy to be moved is gone"))
+            undo(migration, row, target, superseded("the replica to be moved is gone"))
         }
         ReplicaState::Load if row.live().next().is_none() => {
-            undo(migration, row, target, failed("no in-sync copy of the partition is left"))
+            undo(migration, row, target, failed("no in-sync replica of the partition is left"))
         }
         ReplicaState::Load => {
             Next::Wait(not_served(state, row).unwrap_or_else(|| format!("copying to {}", name(state, target.node))))
@@ -187,7 +187,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
     let Some(leader) = row.leader_placement() else {
         // If every copy was lost, no leader is elected automatically: the plan must not wait for that forever.
         if row.live().next().is_none() {
-            return set(migration, failed("no in-sync copy of the partition is left"), None);
+            return set(migration, failed("no in-sync replica of the partition is left"), None);
         }
         return Next::Wait("a leader is being elected".into());
     };
@@ -209,7 +209,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
     }
     let target = row.placement_on(migration.to).filter(|target| target.state != ReplicaState::Unload);
     let Some(target) = target else {
-        let why = format!("{} holds no copy of the partition now", name(state, migration.to));
+        let why = format!("{} holds no replica of the partition now", name(state, migration.to));
         return set(migration, superseded(&why), None);
     };
     // A copy that fell behind for a moment is in sync again soon. Others need not wait for it meanwhile: a move that
@@ -246,7 +246,7 @@ fn in_sync(
     };
     if source.state == ReplicaState::Unload {
         return match state.node(source.node).map(|node| node.node.status) {
-            Some(NodeStatus::Alive) => Next::Wait(format!("{} is deleting its copy", name(state, source.node))),
+            Some(NodeStatus::Alive) => Next::Wait(format!("{} is deleting its replica", name(state, source.node))),
             // It deletes its copy when it returns; the move need not wait for that.
             Some(NodeStatus::Failed | NodeStatus::Lost) | None => {
                 set(migration, Stage::Done { target: target.id }, None)

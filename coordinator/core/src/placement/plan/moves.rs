@@ -60,7 +60,7 @@ impl fmt::Display for MoveReason {
             Self::Lead { leads, other } => {
                 write!(f, "the node leads {leads}, the target {other}; no data is copied")
             }
-            Self::MakeRoom => write!(f, "makes room for a missing copy that only full nodes could take"),
+            Self::MakeRoom => write!(f, "makes room for a missing replica that only full nodes could take"),
             Self::PassOn { leads, other } => write!(
                 f,
                 "the node leads {leads}; the target leads {other} and passes one on to a node that leads fewer; no \
@@ -136,14 +136,14 @@ impl fmt::Display for UnmetReason {
                 write!(f, "the node keeps {has} of a share of {share}: no other node may take more")
             }
             Self::NotAssigned { have, need } => {
-                write!(f, "the table is not assigned yet: {have} of {need} nodes take copies")
+                write!(f, "the table is not assigned yet: {have} of {need} nodes take replicas")
             }
             Self::ZonesDoubled { partitions } => {
                 write!(
                     f,
-                    "{partitions} partitions keep two copies in one zone: nodes of other zones have no capacity, or \
+                    "{partitions} partitions keep two replicas in one zone: nodes of other zones have no capacity, or \
                      there are \
-                     fewer zones than copies"
+                     fewer zones than replicas"
                 )
             }
             Self::NotAlive { placements } => {

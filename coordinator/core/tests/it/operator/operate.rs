@@ -32,7 +32,7 @@ fn impossible_drain_is_refused_with_every_reason() {
     assert_eq!(obstacles, vec![short]);
     let error = refusal(&obstacles);
     assert_eq!(error.kind, ErrorKind::Refused);
-    assert!(error.message.contains("only 2 nodes take copies; add a node"), "{error}");
+    assert!(error.message.contains("only 2 nodes take replicas; add a node"), "{error}");
     assert_eq!(
         check_drain(&bed.state, NodeId::new(99)).unwrap_err(),
         vec![Obstacle::NoSuchNode { node: NodeId::new(99) }]
@@ -242,7 +242,7 @@ fn refusal_uses_display_names() {
     let served = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap_err();
     assert_eq!(
         served[0].to_string(),
-        "no data needs to be lost: athens is alive and holds an in-sync copy of partition default/0"
+        "no data needs to be lost: athens is alive and holds an in-sync replica of partition default/0"
     );
     bed.fail(bed.node("athens"));
     let held = check_remove(&bed.state, bed.node("athens")).unwrap_err();

@@ -294,7 +294,7 @@ fn leadership_move_to_node_without_copy_is_superseded() {
     bed.ok(Command::Change(vec![PartitionChange { partition: row.id, if_version: row.version, edits }]));
     let commands = bed.turn();
     bed.commit(commands);
-    let why = "athens holds no copy of the partition now".to_owned();
+    let why = "athens holds no replica of the partition now".to_owned();
     assert_eq!(bed.phases()[0], Phase::Superseded { why });
 }
 

@@ -37,7 +37,7 @@ fn split_shows_progress_and_pending_copies() {
     let waits = only(&bed);
     assert_eq!((waits.percent, waits.copies_ready, &waits.waits_for), (60, 2, &last));
     let away = format!(
-        "2 copies have the keys of times/1: the split continues without {} (which is not alive)",
+        "2 replicas have the keys of times/1: the split continues without {} (which is not alive)",
         bed.state.node_name(last[0])
     );
     assert_eq!(waits.why, away);

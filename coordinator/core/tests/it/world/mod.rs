@@ -386,7 +386,7 @@ impl World {
     /// replaced (PROTOCOL rule 7).
     fn must_wait(&self, migration: &Migration) -> bool {
         let why = waiting_for(&self.state, migration);
-        why.as_deref() == Some("too few copies on nodes that are alive would remain")
+        why.as_deref() == Some("too few replicas on nodes that are alive would remain")
     }
 
     fn has_converged(&self) -> bool {

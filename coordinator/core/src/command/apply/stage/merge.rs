@@ -42,7 +42,7 @@ impl Staged<'_> {
             }
         }
         if self.state.condemned.len() + other.placements.len() > CONDEMNED_MAX {
-            return Err(refused(format!("there are too many copies to delete to merge {name}")));
+            return Err(refused(format!("there are too many replicas to delete to merge {name}")));
         }
         let attempt = self.entry.version();
         let absorbs = MergeSide::Absorbs { right, end: other.range.end.clone() };

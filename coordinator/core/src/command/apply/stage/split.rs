@@ -46,10 +46,12 @@ impl Staged<'_> {
         let waits = |copy: &&Placement| copy.state == ReplicaState::Load || !self.state.is_active(copy.node);
         if let Some(copy) = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload).find(waits) {
             let node = self.state.node_name(copy.node);
-            return Err(refused(format!("the copy of partition {name} on {node} does not count, or its node is down")));
+            return Err(refused(format!(
+                "the replica of partition {name} on {node} does not count, or its node is down"
+            )));
         }
         if self.state.partitions.len() >= PARTITIONS_MAX || self.state.condemned.len() >= CONDEMNED_MAX {
-            return Err(refused(format!("there are too many partitions, or copies to delete, to split {name}")));
+            return Err(refused(format!("there are too many partitions, or replicas to delete, to split {name}")));
         }
         self.state.check_split_keys(at.len())?;
         let next = right.checked_add(1).ok_or_else(|| refused(format!("table {} has no more numbers", table.name)))?;
@@ -84,7 +86,7 @@ impl Staged<'_> {
         self.check_forms(row, attempt, id, incarnation)?;
         let Some(split) = row.split.as_deref_mut() else { return Err(no_split(row)) };
         if split.position.is_some_and(|formed| formed != position) {
-            let message = format!("copy {id} was formed as of another position than the others, {position:?}");
+            let message = format!("replica {id} was formed as of another position than the others, {position:?}");
             return Err(refused(message));
         }
         split.position = Some(position);
@@ -136,7 +138,7 @@ impl Staged<'_> {
         let named = |split: &&Split| split.attempt == attempt || self.state.breaks(Mutant::FormedStale); // rule 39
         let split = row.split.as_deref().filter(named).ok_or_else(|| no_split(row))?;
         let copy = split.copies.iter().find(|copy| copy.id == id);
-        copy.map(|copy| copy.node).ok_or_else(|| refused(format!("the split of {} has no copy {id}", row.id)))
+        copy.map(|copy| copy.node).ok_or_else(|| refused(format!("the split of {} has no replica {id}", row.id)))
     }
 
     /// Completes the split: left ends where right begins, and right becomes a partition, led by one of the formed
@@ -152,7 +154,7 @@ impl Staged<'_> {
         let formed = split.copies.iter().filter(|copy| copy.is_formed() && self.state.is_active(copy.node)).count();
         if formed < least && !self.state.breaks(Mutant::PartBelowMin) {
             let message =
-                format!("of the partition split off {} too few copies are formed on nodes that are there", row.id);
+                format!("of the partition split off {} too few replicas are formed on nodes that are there", row.id);
             return Err(
                 ErrorDetail::new(ErrorKind::NotEnoughReplicas, message).with_have_need(formed as u64, least as u64)
             );

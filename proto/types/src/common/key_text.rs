@@ -1,6 +1,7 @@
 //! Keys of rows in documents: any bytes, readable if they are text.
 
-use archon_types::{hex, shown_key};
+use crate::common::hex;
+use crate::common::text::shown_key;
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
