@@ -77,6 +77,7 @@ impl Coordinator {
         let Self { state, term } = self;
         let taken = beats.into_iter().filter_map(|beat| {
             let sign = Sign {
+                doors: None,
                 node: beat.0.node(),
                 incarnation: beat.0.incarnation(),
                 number: beat.0.number(),
