@@ -11,8 +11,8 @@ use archon_security::{Expected, Transport};
 use archon_session::Clock;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{DoorFailure, DoorReport, ErrorKind, Millis, Node};
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -59,6 +59,10 @@ impl ProbeSender<'_> {
         *self.probing.prober.lock() = Prober::new(self.clock.now(), rand::random());
         let (mut nodes, mut in_flight) = (BTreeMap::new(), FuturesUnordered::new());
         loop {
+            // An answer that waits while this thread was late counts as one in time.
+            while let Some(Some((number, outcome))) = in_flight.next().now_or_never() {
+                self.end(number, outcome);
+            }
             let (late, sent, wake_at) = {
                 let (now, mut prober) = (self.clock.now(), self.probing.prober.lock());
                 let late = prober.expire(now).len() as u64;
@@ -74,14 +78,17 @@ impl ProbeSender<'_> {
             in_flight.extend(sent.map(|(node, probe)| self.probe(node, probe)));
             let pause = wake_at.map(|at| Duration::from_millis(at.since(self.clock.now())));
             tokio::select! {
-                Some((number, outcome)) = in_flight.next() => {
-                    let ended = self.probing.prober.lock().finish(number, outcome, self.clock.now());
-                    self.count(u64::from(ended.is_some()), u64::from(ended.is_some() && outcome.is_err()));
-                }
+                Some((number, outcome)) = in_flight.next() => self.end(number, outcome),
                 () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
                 () = self.probing.changed.notified() => {}
             }
         }
+    }
+
+    /// Records the outcome of a probe, unless it has expired.
+    fn end(&self, number: u64, outcome: Result<(), DoorFailure>) {
+        let ended = self.probing.prober.lock().finish(number, outcome, self.clock.now()).is_some();
+        self.count(u64::from(ended), u64::from(ended && outcome.is_err()));
     }
 
     fn count(&self, ended: u64, failed: u64) {
