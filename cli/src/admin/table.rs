@@ -106,9 +106,8 @@ fn description(found: &TableDescription, output: &Output) -> String {
     if !is_lease {
         let (in_sync, wanted, held) = (found.copies_in_sync, found.copies_wanted, found.copies_held);
         let each = count_text(table.replication as usize, "replica", "replicas");
-        lines.push(format!(
-            "replicas      {in_sync} in sync of {wanted} required, {each} per partition; {held} on nodes"
-        ));
+        lines
+            .push(format!("replicas    {in_sync} in sync of {wanted} required, {each} per partition; {held} on nodes"));
         let (once, all) = (bytes_text(found.bytes_led), bytes_text(found.bytes_stored));
         lines.push(format!("size        {once}, with all replicas {all}"));
     }
@@ -388,7 +387,7 @@ mod tests {
         for line in [
             "table       orders",
             "partitions  4, of which 3 have a leader and 2 are online",
-            "replicas      6 in sync of 8 required, 2 replicas per partition; 7 on nodes",
+            "replicas    6 in sync of 8 required, 2 replicas per partition; 7 on nodes",
             "limits      partitions are split above 1.0 GiB",
             "running     1 move",
         ] {

@@ -164,7 +164,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         false => {
             lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("none")));
             let (all, need) = (partition.replication, partition.min_in_sync);
-            lines.push(format!("replicas     {live} of {all} in sync; writes need {need}"));
+            lines.push(format!("replicas   {live} of {all} in sync; writes need {need}"));
         }
     }
     if let Some(range) = &partition.range {

@@ -309,21 +309,21 @@ facts! {
         change: String,
     }
     /// The coordinators were recovered from less than a majority.
-    RecoveryBegun = "recovery_begun", Notice {
+    RecoveryBegun = "recovery_begun", Warning {
         /// `generation`: the new generation.
         generation: u64,
         /// `base_index`: the log entry from which it continues.
         base_index: u64,
     }
     /// A recovery replaced the former coordinators.
-    RecoveryTookOver = "recovery_took_over", Notice {
+    RecoveryTookOver = "recovery_took_over", Warning {
         /// `generation`: the new generation.
         generation: u64,
         /// `ordered`: true if an operator ordered it although the former coordinators still worked.
         ordered: bool,
     }
     /// A recovery of the coordinators finished.
-    RecoverySettled = "recovery_settled", Notice {
+    RecoverySettled = "recovery_settled", Warning {
         /// `generation`: the new generation.
         generation: u64,
         /// `changes_lost`: true if changes known to nodes were lost.

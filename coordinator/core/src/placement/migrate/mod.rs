@@ -127,7 +127,7 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
         };
     }
     if state.migrations.running(row.id).is_some() {
-        return Next::Wait("another copy of the partition is being moved".into());
+        return Next::Wait("another replica of the partition is being moved".into());
     }
     if row.split.is_some() {
         return Next::Wait("the partition is being split".into());
@@ -181,7 +181,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
             return set(migration, Stage::Cancelled, None);
         }
         if state.migrations.first_active(row.id) != Some(migration.id) {
-            return Next::Wait("another copy of the partition is being moved".into());
+            return Next::Wait("another replica of the partition is being moved".into());
         }
     }
     let Some(leader) = row.leader_placement() else {
