@@ -1,5 +1,6 @@
 //! Full, failing and slow disks, and silent threads, by means of the machine: a small file system, and `strace`.
 
+use crate::cluster::Cluster;
 use archon_testkit::{check, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,6 +93,16 @@ impl Drop for Injection {
         let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
         let _ = self.0.wait();
     }
+}
+
+/// Returns the number of log trims of a node: each means that its engine holds a replica's rows durably.
+///
+/// # Panics
+/// If the node does not answer.
+pub async fn log_trims(cluster: &Cluster, node: &str) -> u64 {
+    let admin = cluster.admin(Duration::from_secs(10));
+    let stats = admin.node_stats(cluster.node_address(node)).await.expect("the node reports its counters");
+    stats.get("archon_node_log_trims_total")
 }
 
 /// Fills the file system of a directory to the last byte; returns the file that fills it.

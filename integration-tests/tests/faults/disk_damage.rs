@@ -3,16 +3,18 @@
 
 use crate::EXE;
 use archon_client::Client;
+use archon_integration_tests::disk::log_trims;
 use archon_integration_tests::{Cluster, Ending, Options};
-use archon_testkit::{check, wait_for};
+use archon_testkit::{check, wait_for_async};
 use archon_types::{partition_of, slot_of};
 use serde_json::Value;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NODE: &str = "athens";
 const PARTITIONS: usize = 8;
@@ -69,18 +71,32 @@ async fn read_all(client: &Client, written: &Written) -> usize {
     served
 }
 
-/// Waits until the engine was synced after the last write: it grows at that moment and is quiet then.
-fn wait_flushed(cluster: &Cluster) {
-    let file = data_of(cluster, NODE).join("engine").join("db");
-    wait_for("the engine to be written and quiet", Duration::from_secs(60), || {
-        let modified = fs::metadata(&file).and_then(|file| file.modified()).map_err(|error| error.to_string())?;
-        let quiet = modified.elapsed().unwrap_or_default();
-        check(quiet > Duration::from_millis(1_500), || format!("written {quiet:?} ago"))
-    });
+/// Waits until the engine was synced after the last write: the log was trimmed since it was trimmed `before` times, and not
+/// for longer than few rows gather.
+async fn wait_flushed(cluster: &Cluster, before: u64) {
+    const QUIET: Duration = Duration::from_millis(3_500);
+    let last = Cell::new((before, Instant::now()));
+    wait_for_async("the engine to be synced and quiet", Duration::from_secs(60), || async {
+        let now = log_trims(cluster, NODE).await;
+        if now != last.get().0 {
+            last.set((now, Instant::now()));
+        }
+        let quiet = last.get().1.elapsed();
+        check(now > before && quiet > QUIET, || {
+            format!("{now} trims of the log, {before} before, the last {quiet:?} ago")
+        })
+    })
+    .await;
 }
 
 fn data_of(cluster: &Cluster, name: &str) -> PathBuf {
     cluster.directory().join(format!("node-{name}"))
+}
+
+/// Returns all files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).expect("listed").map(|entry| entry.expect("an entry").path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 /// Returns the segments of a node's log, oldest first.
@@ -145,10 +161,12 @@ async fn after(flushed: bool, harm: impl FnOnce(&Path, &Cluster)) -> (Cluster, W
     let mut cluster = Cluster::start(EXE, &options());
     let patient = client(&cluster, Duration::from_secs(20)).await;
     let mut written = Written::new();
-    write(&patient, &mut written, "first", 400, 2_000).await;
+    let trims = log_trims(&cluster, NODE).await;
+    // Few enough bytes for each partition that they reach the engine within seconds.
+    write(&patient, &mut written, "first", 400, 800).await;
     if flushed {
         // So that recovery rests on the engine.
-        wait_flushed(&cluster);
+        wait_flushed(&cluster, trims).await;
         write(&patient, &mut written, "second", 40, 100).await;
     }
     let before = cluster.wait_incarnation(NODE, 0);
@@ -201,13 +219,10 @@ async fn lost_engine_directory_is_never_served_as_empty() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_engine_is_never_served_as_empty() {
     let (cluster, written, online, served) = after(true, |data, _| {
-        for entry in fs::read_dir(data.join("engine")).expect("listed") {
-            let path = entry.expect("an entry").path();
-            if path.is_file() {
-                let bytes = fs::metadata(&path).expect("metadata").len();
-                for offset in (0..bytes).step_by(512) {
-                    flip(&path, offset);
-                }
+        for path in files(&data.join("engine")) {
+            let bytes = fs::metadata(&path).expect("metadata").len();
+            for offset in (0..bytes).step_by(512) {
+                flip(&path, offset);
             }
         }
     })

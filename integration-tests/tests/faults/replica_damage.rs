@@ -3,6 +3,7 @@
 
 use crate::EXE;
 use archon_client::Client;
+use archon_integration_tests::disk::log_trims;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Cluster, Ending, Load, Options};
 use archon_testkit::{check, wait_for, wait_for_async};
@@ -151,12 +152,13 @@ const HARMS: &[Harm] = &[
 ];
 
 /// Waits until the engine has been synced, so that recovery rests on it.
-fn wait_flushed(data: &Path) {
-    let file = data.join("engine").join("db");
-    wait_for("the engine to be written", TIMEOUT, || {
-        let bytes = fs::metadata(&file).map_err(|error| error.to_string())?.len();
-        check(bytes > 0, || format!("{bytes} bytes"))
-    });
+async fn wait_flushed(cluster: &Cluster) {
+    let before = log_trims(cluster, NODE).await;
+    wait_for_async("the engine to be synced", TIMEOUT, || async {
+        let now = log_trims(cluster, NODE).await;
+        check(now > before, || format!("{now} trims of the log, as before"))
+    })
+    .await;
 }
 
 async fn client(cluster: &Cluster) -> Client {
@@ -185,10 +187,8 @@ async fn damaged_copy_is_detected_and_reloaded_from_peers() {
     for harm in HARMS {
         let data = cluster.node_data(NODE);
         let mut load = Load::start_at_full_speed(&client, harm.what, 8);
-        tokio::task::block_in_place(|| {
-            load.wait_more(200);
-            wait_flushed(&data);
-        });
+        tokio::task::block_in_place(|| load.wait_more(200));
+        wait_flushed(&cluster).await;
         if harm.quiet {
             ends_well(load, &client, harm.what).await;
             cluster.take_node(NODE).kill();
@@ -268,13 +268,6 @@ async fn duplicate_directory_started_elsewhere_loses_nothing() {
     ends_well(load, &client, "cloned").await;
 }
 
-/// Returns the number of log trims of a node: each means that an engine holds its data durably.
-async fn trims(cluster: &Cluster, node: &str) -> u64 {
-    let admin = cluster.admin(Duration::from_secs(10));
-    let stats = admin.node_stats(cluster.node_address(node)).await.expect("the node says what it counts");
-    stats.get("archon_node_log_trims_total")
-}
-
 /// Restores the log and the engine of an earlier moment, as an incomplete backup would: the identity stays, so that the
 /// registration does not reveal it.
 fn roll_back(data: &Path, earlier: &Path) {
@@ -306,9 +299,9 @@ async fn rolled_back_log_under_current_identity_is_disputed() {
     });
     // The other engines hold more than the earlier log, so that the others know that it was committed.
     for node in ["byzantium", "cyrene"] {
-        let before = trims(&cluster, node).await;
+        let before = log_trims(&cluster, node).await;
         wait_for_async(&format!("the engine of {node} to be written"), TIMEOUT, async || {
-            let now = trims(&cluster, node).await;
+            let now = log_trims(&cluster, node).await;
             check(now >= before + 3 * u64::from(PARTITIONS), || format!("{before} trims, then {now}"))
         })
         .await;
