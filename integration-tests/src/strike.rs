@@ -133,7 +133,8 @@ impl Striker {
         let lives: BTreeMap<_, _> = self.copies_of(left).map(life).collect();
         let leads = |name: &String| *name == lefts || Some(name) == rights.as_ref();
         let other = self.copies_of(left).filter(|name| !leads(name)).min();
-        // The attempt goes no further while its leader is paused, so that the kill is always in the first phase.
+        // The attempt goes no further while its leader is paused, so that the kill is always in the first phase. Kills while it
+        // works are in `faults_ranges`.
         let held = phase == Phase::Begun;
         if held {
             cluster.node(&lefts).pause();

@@ -101,7 +101,7 @@ class Answers:
             if self._post(self._next()):
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
-        # Nothing is added any more.
+        # Nothing more is added.
         while self._unsent:
             self._unsent.popleft().outcome(_STOPPED)
 
