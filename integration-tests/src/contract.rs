@@ -155,7 +155,7 @@ mod tests {
     fn wrong_codes_and_incomplete_subjects_are_rejected() {
         let event = |code: &str, subject: Value| {
             json!([{"index": 1, "at_ms": 1, "code": code, "by": {"kind": "admin", "admin": null, "from": "::1"}, "subject": subject,
-                    "message": "m"}])
+                    "severity": "warning", "facts": {"incarnation": 3, "stopped": false, "leaderships_ended": 1, "leaderships_handed_on": 1}, "message": "m"}])
         };
         let node = json!({"kind": "node", "node_id": 1, "node": "athens"});
         check("events", &event("node_failed", node.clone())).expect("as documented");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Clusters side by side beyond the number of cores on a busy machine.
 const BEYOND_CORES: usize = 1;
-/// Most clusters side by side for each core: a cluster mostly waits, and uses a seventh of a core (ADR 0111).
+/// Most clusters side by side for each core: a cluster mostly waits, and uses a seventh of a core.
 const PER_CORE_MAX: usize = 6;
 /// Interval at which waiting tests look at the load of the machine.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
