@@ -1,27 +1,10 @@
 //! Every event has a sentence, and the commands in it are commands of this program.
 
 use super::fault;
+use super::samples::{NODE, node, partition, table, text};
 use archon_client::{Cause, Event, EventCode, KeyText, NodeGoal, RangeLimits, Right, Setting, SettingChanged, Subject};
 use archon_types::{EventFacts, Millis, NodeTraits, RecordedEvent, TableTraits};
 use std::collections::BTreeSet;
-
-const NODE: &str = "athens";
-
-fn node() -> Subject {
-    Subject::Node { node_id: 1, node: NODE.to_owned() }
-}
-
-fn table() -> Subject {
-    Subject::Table { table_id: 2, table: "orders".to_owned() }
-}
-
-fn partition() -> Subject {
-    Subject::Partition { table_id: 2, table: "orders".to_owned(), partition: 7 }
-}
-
-fn text(text: &str) -> String {
-    text.to_owned()
-}
 
 /// Returns events of nodes, with their sentences.
 fn of_nodes() -> Vec<(Subject, EventFacts, &'static str)> {

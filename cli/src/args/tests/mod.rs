@@ -1,6 +1,7 @@
 mod events;
 mod reference;
 mod remedies;
+mod samples;
 
 use super::*;
 use clap::error::ErrorKind;

@@ -1,30 +1,15 @@
 //! The commands in the texts of findings are commands of this program.
 
 use super::fault;
+use super::samples::{node, partition, table, text};
 use archon_client::{MemberKind, Reason, ReasonCode, Subject};
 use archon_types::{
     AuthorityUse, CondemnedCopies, DiskFull, DiskLimit, Facts, Finding, OutdatedMember, StandingOrder, Supply,
 };
 use std::collections::BTreeSet;
 
-fn node() -> Subject {
-    Subject::Node { node_id: 1, node: "athens".to_owned() }
-}
-
 fn coordinator() -> Subject {
     Subject::Coordinator { coordinator_id: 3 }
-}
-
-fn table() -> Subject {
-    Subject::Table { table_id: 2, table: "orders".to_owned() }
-}
-
-fn partition() -> Subject {
-    Subject::Partition { table_id: 2, table: "orders".to_owned(), partition: 7 }
-}
-
-fn text(text: &str) -> String {
-    text.to_owned()
 }
 
 const LACK: DiskFull = DiskFull { free_bytes: 0, needed_bytes: 1 << 24, limit: DiskLimit::Bytes };

@@ -153,7 +153,7 @@ facts! {
         /// `node`: its node.
         node: String,
     }
-    /// A surplus replica is to be deleted.
+    /// A node must delete a surplus replica.
     CopyRetired = "copy_retired", Notice {
         /// `placement_id`: the replica.
         placement_id: u64,
