@@ -152,7 +152,7 @@ pub(crate) struct LocalArgs {
     /// Profile of time-outs of that cluster: `standard` or `fast`.
     #[arg(long, value_name = "PROFILE", requires = "local", default_value = "standard", value_parser = failover)]
     pub(crate) failover: Failover,
-    /// Storage engine of its nodes, `sled` or `fjall`; default: that of `archon node`.
+    /// Storage engine of its nodes, `lsm` or `sled`; default: that of `archon node`.
     #[arg(long, value_name = "ENGINE", requires = "local", value_parser = engine)]
     pub(crate) engine: Option<EngineKind>,
     /// Rate limit for copying replicas in that cluster, in bytes per second; 0 for no limit. By default copies pause

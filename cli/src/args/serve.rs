@@ -141,7 +141,7 @@ pub(crate) struct NodeArgs {
     /// files if that is less.
     #[arg(long, env = "ARCHON_CONNECTIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(*CONNECTIONS.start())..=i64::from(*CONNECTIONS.end())))]
     pub(crate) connections_max: Option<u32>,
-    /// Storage engine, `sled` or `fjall`; default: the engine of the data directory, and sled for a new one. The engine
+    /// Storage engine, `lsm` or `sled`; default: the engine of the data directory, and lsm for a new one. The engine
     /// of a data directory cannot be changed.
     #[arg(long, env = "ARCHON_ENGINE", hide_env_values = true, value_name = "ENGINE", value_parser = engine)]
     pub(crate) engine: Option<EngineKind>,

@@ -229,6 +229,7 @@ fn node_failure(error: NodeError) -> Failure {
         | NodeError::Session(_)
         | NodeError::Engine(
             EngineError::OtherEngine { .. }
+            | EngineError::UnknownEngine { .. }
             | EngineError::OlderFormat { .. }
             | EngineError::NewerFormat { .. }
             | EngineError::NotDurable { .. },
@@ -439,7 +440,8 @@ mod tests {
         let refused = [
             EngineError::OlderFormat { directory: directory(), found: 2, known: 3 },
             EngineError::NewerFormat { directory: directory(), found: 4, known: 3 },
-            EngineError::OtherEngine { directory: directory(), found: "sled", wanted: "fjall" },
+            EngineError::OtherEngine { directory: directory(), found: "sled", wanted: "lsm" },
+            EngineError::UnknownEngine { directory: directory(), found: "fjall".to_owned() },
             EngineError::NotDurable { directory: directory(), what: "evidence" },
         ];
         for error in refused {

@@ -30,7 +30,7 @@ fn unknown_flag_or_verb_is_a_usage_error() {
         &["bench", "rebalance", "--local", "--clients", "3"],
         &["bench", "rebalance", "--local", "--rate", "3"],
         &["bench", "rebalance", "--keys", "1000", "--beside-cp"],
-        &["bench", "rebalance", "--engine", "fjall"],
+        &["bench", "rebalance", "--engine", "sled"],
         &["bench", "put", "--threads", "2", "--coordinators", "127.0.0.1:1"],
         &["kv", "cas", "k", "v"],
         &["kv", "scan", "x", "--prefix", "y"],

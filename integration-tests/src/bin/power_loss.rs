@@ -21,9 +21,9 @@ fn main() -> ExitCode {
     let engine = match argument(4, String::new()).as_str() {
         "" => None,
         "sled" => Some("sled"),
-        "fjall" => Some("fjall"),
+        "lsm" => Some("lsm"),
         other => {
-            eprintln!("{other:?} is not an engine; use sled or fjall");
+            eprintln!("{other:?} is not an engine; use lsm or sled");
             return ExitCode::from(2);
         }
     };

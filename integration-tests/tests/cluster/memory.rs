@@ -55,8 +55,6 @@ fn node_stays_within_its_memory_limit_with_twice_the_data() {
         partitions: 16,
         metrics: true,
         memory: Some("256MiB"),
-        // sled uses several times its configured page cache while large values are written.
-        engine: Some("fjall"),
         // The engine holds more while a busy disk is slow.
         room: Room::Whole,
         ..Options::default()

@@ -42,7 +42,7 @@ fn power_loss_with_three_copies_loses_nothing() {
 
 #[test]
 fn power_loss_with_one_copy_loses_nothing() {
-    nothing_is_lost(PowerLoss { rounds: 2, seed: 2, replication: 1, engine: None, ranges: false });
+    nothing_is_lost(PowerLoss { rounds: 2, seed: 2, replication: 1, engine: Some("sled"), ranges: false });
 }
 
 /// The keys have just moved to newly formed copies.

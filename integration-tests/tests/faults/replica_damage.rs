@@ -137,8 +137,7 @@ const HARMS: &[Harm] = &[
         quiet: false,
         failed_first: false,
         act: |data| {
-            let nonsense = b"longer than the eight bytes below which sled starts afresh";
-            fs::write(data.join("engine/conf"), nonsense).expect("written");
+            fs::write(data.join("engine/tree/current"), b"no version of a tree").expect("written");
         },
         told: LOST_OR_REPLAYED,
     },

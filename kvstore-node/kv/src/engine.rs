@@ -10,6 +10,7 @@ use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Longest key of an engine row, in bytes: the longest user key, its kind byte and room for row suffixes.
 pub const ENGINE_KEY_BYTES_MAX: usize = archon_types::limits::KEY_BYTES_MAX + 64;
@@ -148,9 +149,15 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`]; afterwards the engine must not be written to, and the log not be trimmed.
     fn write(&self, changes: &[Change]) -> Result<(), EngineError>;
 
-    /// Returns whether [`Engine::ingest`] is so much cheaper than [`Engine::write`] that gathering rows for it pays.
-    fn ingests(&self) -> bool {
+    /// Returns whether the engine writes sorted tables. Then [`Engine::ingest`] is so much cheaper than [`Engine::write`]
+    /// that gathering rows for it pays, and each [`Engine::sync`] writes a table.
+    fn writes_tables(&self) -> bool {
         false
+    }
+
+    /// Returns the longest time for which written rows should wait for a sync: the longer, the more a sync costs.
+    fn sync_interval(&self) -> Duration {
+        Duration::from_secs(1)
     }
 
     /// Sets rows of one space in ascending order of key, each once. Calls have a fixed cost, so each should bring many
@@ -260,6 +267,19 @@ pub enum EngineError {
         found: u32,
         /// The format this version knows.
         known: u32,
+    },
+    /// The directory belongs to an engine that this version does not have. It was not touched.
+    #[error(
+        "the engine in {} is {found:?}, which this version does not have. To move the data, run the version that created it and back it \
+        up (`archon backup create`), stop every member, start this version with empty directories, and restore it \
+        (`archon backup restore`)",
+        directory.display()
+    )]
+    UnknownEngine {
+        /// The engine's directory.
+        directory: PathBuf,
+        /// The engine it belongs to.
+        found: String,
     },
     /// The directory belongs to another engine. It was not touched.
     #[error(

@@ -126,7 +126,7 @@ fn take_up(file: &fs::File, bytes: u64) -> std::io::Result<()> {
 }
 
 /// Returns the bytes that this process may still write to the disk of `directory`, if the system reports them.
-fn free_bytes(directory: &Path) -> Option<u64> {
+pub(super) fn free_bytes(directory: &Path) -> Option<u64> {
     Some(available(&statvfs(directory).ok()?))
 }
 

@@ -7,21 +7,21 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EngineKind {
     /// sled 0.34, in one tree.
-    #[default]
     Sled,
-    /// fjall 3, in one keyspace.
-    Fjall,
+    /// The LSM tree of fjall 3.
+    #[default]
+    Lsm,
 }
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 2] = [Self::Sled, Self::Fjall];
+    pub const ALL: [Self; 2] = [Self::Lsm, Self::Sled];
 
     /// Returns its name, as in flags and in the engine's directory.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sled => "sled",
-            Self::Fjall => "fjall",
+            Self::Lsm => "lsm",
         }
     }
 }
@@ -34,7 +34,7 @@ impl fmt::Display for EngineKind {
 
 /// A name of no engine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{found:?} is not an engine; use sled or fjall")]
+#[error("{found:?} is not an engine; use lsm or sled")]
 pub struct UnknownEngine {
     found: String,
 }

@@ -1,23 +1,25 @@
 //! Storage of applied effects: the engines behind [`archon_kv::engine::Engine`].
 
+mod compactor;
 mod disk_space;
 mod durable;
-mod fjall;
-mod journal;
 mod kind;
+mod lsm;
 mod open;
 mod sled;
 
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod lsm_tests;
+#[cfg(test)]
 mod opening_tests;
 #[cfg(test)]
-mod particular;
+mod sled_tests;
 
 pub(crate) use self::disk_space::{RESERVE_BYTES, disk_bytes, disk_full, is_full};
-pub use self::fjall::FjallEngine;
 pub use self::kind::{EngineKind, UnknownEngine};
+pub use self::lsm::LsmEngine;
 pub(crate) use self::open::note_clean_end;
 pub use self::open::{EngineConfig, open_or_quarantine};
 pub use self::sled::SledEngine;

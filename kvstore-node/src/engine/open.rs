@@ -1,6 +1,6 @@
 //! Opening of an engine's directory: checks its format, and sets aside one that does not open.
 
-use super::{Engine, EngineError, EngineKind, FjallEngine, SledEngine};
+use super::{Engine, EngineError, EngineKind, LsmEngine, SledEngine};
 use rustix::fs::{Advice, fadvise};
 use std::cmp::Ordering;
 use std::fs::{self, File};
@@ -46,8 +46,8 @@ impl Default for EngineConfig {
 ///
 /// # Errors
 /// [`EngineError::Io`] if the operating system refuses (nothing is set aside for that), [`EngineError::NewerFormat`]
-/// or [`EngineError::OlderFormat`] for another version's directory and [`EngineError::OtherEngine`] for another engine's,
-/// none of which is touched, and [`EngineError::NotDurable`] if syncs would not be real.
+/// or [`EngineError::OlderFormat`] for another version's directory and [`EngineError::OtherEngine`] or
+/// [`EngineError::UnknownEngine`] for another engine's, none of which is touched, and [`EngineError::NotDurable`] if syncs would not be real.
 pub fn open_or_quarantine(
     directory: &Path,
     config: &EngineConfig,
@@ -69,7 +69,7 @@ fn open(directory: &Path, config: &EngineConfig) -> Result<Arc<dyn Engine>, Engi
     begin_use(directory).map_err(fail)?;
     let engine: Arc<dyn Engine> = match kind {
         EngineKind::Sled => Arc::new(SledEngine::open(directory, config)?),
-        EngineKind::Fjall => Arc::new(FjallEngine::open(directory, config)?),
+        EngineKind::Lsm => Arc::new(LsmEngine::open(directory, config)?),
     };
     let fail = |source| EngineError::Io { directory: directory.to_owned(), what: "sync its files", source };
     sync_files(directory).map_err(fail)?;
@@ -161,9 +161,12 @@ fn check_format(directory: &Path, wanted: Option<EngineKind>) -> Result<EngineKi
         }
     };
     let named = text.strip_prefix(MAGIC).and_then(|named| named.trim().split_once(' '));
-    let named = named.and_then(|(kind, format)| Some((kind.parse::<EngineKind>().ok()?, format.parse::<u32>().ok()?)));
-    let Some((kind, found)) = named else {
+    let named = named.and_then(|(kind, format)| Some((kind, format.parse::<u32>().ok()?)));
+    let Some((kind, found)) = named.filter(|(kind, _)| kind.bytes().all(|byte| byte.is_ascii_lowercase())) else {
         return Err(damaged(format!("the file {FORMAT_FILE} does not name an engine and its format")));
+    };
+    let Ok(kind) = kind.parse::<EngineKind>() else {
+        return Err(EngineError::UnknownEngine { directory: directory.to_owned(), found: kind.to_owned() });
     };
     if let Some(wanted) = wanted.filter(|wanted| *wanted != kind) {
         let (found, wanted) = (kind.name(), wanted.name());

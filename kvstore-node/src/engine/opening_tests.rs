@@ -3,13 +3,14 @@
 use super::conformance::{ALL_KEYS, config, on_each, open, put, space, value};
 use super::*;
 use archon_types::ScanOrder;
+use std::path::{Path, PathBuf};
 
 /// Overwrites a file that the engine needs to open with nonsense, longer than the eight bytes below which sled starts
 /// over.
-fn spoil(kind: EngineKind, directory: &std::path::Path) -> std::path::PathBuf {
+fn spoil(kind: EngineKind, directory: &Path) -> PathBuf {
     let file = match kind {
         EngineKind::Sled => "conf",
-        EngineKind::Fjall => "fjall/version",
+        EngineKind::Lsm => "tree/current",
     };
     std::fs::write(directory.join(file), NONSENSE).unwrap();
     file.into()
@@ -50,6 +51,9 @@ fn other_format_other_engine_or_refusal_is_not_set_aside() {
                 "{kind} as {wanted}: {other:?}"
             );
         }
+        std::fs::write(directory.join("archon-engine"), "archon-engine fjall 4\n").unwrap();
+        let unknown = open_or_quarantine(directory, &config(kind)).map(|_| ());
+        assert!(matches!(&unknown, Err(EngineError::UnknownEngine { found, .. }) if found == "fjall"), "{unknown:?}");
         std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 5\n")).unwrap();
         let newer = open_or_quarantine(directory, &config(kind)).map(|_| ());
         assert!(matches!(newer, Err(EngineError::NewerFormat { found: 5, .. })), "{newer:?}");
@@ -68,13 +72,16 @@ fn other_format_other_engine_or_refusal_is_not_set_aside() {
 #[test]
 fn directory_keeps_its_engine_by_default() {
     on_each(|kind, directory| {
-        open(kind, directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
+        let engine = open(kind, directory);
+        engine.write(&[put(1, b"\x01a", b"1")]).unwrap();
+        engine.sync().unwrap();
+        drop(engine);
         let (engine, aside) = open_or_quarantine(directory, &EngineConfig::default()).unwrap();
         assert_eq!((engine.get(space(1), b"\x01a").unwrap().as_deref(), aside), (Some(&b"1"[..]), None), "{kind}");
     });
 }
 
-/// Damage anywhere in the engine's log may or may not be noticed, but never ends the process.
+/// Damage anywhere in the engine's largest file may or may not be noticed, but never ends the process.
 #[test]
 fn damaged_file_is_an_error_or_is_set_aside() {
     on_each(|kind, directory| {
@@ -83,20 +90,41 @@ fn damaged_file_is_an_error_or_is_set_aside() {
         engine.write(&rows).unwrap();
         engine.sync().unwrap();
         drop(engine);
-        let log = directory.join(match kind {
-            EngineKind::Sled => "db",
-            EngineKind::Fjall => "fjall/0.jnl",
-        });
-        let mut bytes = std::fs::read(&log).unwrap();
-        for at in (0..bytes.len().min(4 << 20)).step_by(997) {
-            bytes[at] ^= 0x55;
-        }
-        std::fs::write(&log, bytes).unwrap();
-        match open_or_quarantine(directory, &config(kind)) {
-            Ok((engine, _)) => {
-                let _ = engine.page(space(1), ALL_KEYS, ScanOrder::Ascending, PageLimit::bytes(usize::MAX));
+        let file = largest_file(directory);
+        let whole = std::fs::read(&file).unwrap();
+        let used = whole.iter().rposition(|byte| *byte != 0).unwrap();
+        let everywhere: Vec<_> = (0..used).step_by(997).collect();
+        let places = (0..used).step_by(used / 50).chain(used - 20..used).map(|at| vec![at]);
+        for damaged in places.chain([everywhere]) {
+            let mut bytes = whole.clone();
+            damaged.iter().for_each(|at| bytes[*at] ^= 0x55);
+            std::fs::write(&file, bytes).unwrap();
+            let aside = match open_or_quarantine(directory, &config(kind)) {
+                Ok((engine, aside)) => {
+                    let _ = engine.page(space(1), ALL_KEYS, ScanOrder::Ascending, PageLimit::bytes(usize::MAX));
+                    aside
+                }
+                Err(error) => panic!("{error}"),
+            };
+            if let Some(aside) = aside {
+                std::fs::remove_dir_all(directory).unwrap();
+                std::fs::rename(aside, directory).unwrap();
             }
-            Err(error) => assert!(!error.to_string().is_empty()),
         }
     });
+}
+
+fn largest_file(directory: &Path) -> PathBuf {
+    let paths = |directory: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let (mut files, mut found) = (Vec::new(), paths(directory));
+    while let Some(path) = found.pop() {
+        match path.is_dir() {
+            true => found.extend(paths(&path)),
+            false => files.push(path),
+        }
+    }
+    files.retain(|path| !path.ends_with("archon-reserve"));
+    files.into_iter().max_by_key(|path| std::fs::metadata(path).unwrap().len()).unwrap()
 }

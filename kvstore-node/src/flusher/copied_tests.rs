@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 fn rig() -> Rig {
     let rig = Rig::default();
-    rig.set(|state| state.ingests = true);
+    rig.set(|state| state.writes_tables = true);
     rig
 }
 
@@ -89,7 +89,8 @@ fn gathered_pages_are_ingested_by_size_and_age() {
     flusher.shutdown(TIMEOUT).unwrap();
 
     let rig = self::rig();
-    let flusher = rig.start(FlusherConfig { sync_interval: Duration::from_millis(10), ..FlusherConfig::default() });
+    let flusher =
+        rig.start(FlusherConfig { sync_interval: Some(Duration::from_millis(10)), ..FlusherConfig::default() });
     copy(&flusher.handle(), 1, 0..20);
     rig.wait_for("the sync by time", |state| state.journal.ends_with(&[Note::Ingest(20), Note::Sync]));
     flusher.shutdown(TIMEOUT).unwrap();

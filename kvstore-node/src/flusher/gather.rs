@@ -41,7 +41,7 @@ impl Writer {
     }
 
     fn gathers(&self, space: PlacementId, rows: &[Change]) -> bool {
-        self.engine.ingests() && !self.jobs.are_forming() && self.copied.is_followed_by(space, rows)
+        self.engine.writes_tables() && !self.jobs.are_forming() && self.copied.is_followed_by(space, rows)
     }
 
     /// Writes the gathered rows of a space to the engine. Returns whether none are left: not if the flusher was stopped

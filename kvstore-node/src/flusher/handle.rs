@@ -150,6 +150,16 @@ impl FlusherHandle {
         self.queue(Work::Barrier(done))
     }
 
+    /// Has written rows synced soon, because the log needs the space of their entries.
+    pub(crate) fn sync_soon(&self) {
+        let mut queue = self.shared.queue.lock();
+        if !queue.sync_soon {
+            queue.sync_soon = true;
+            drop(queue);
+            self.shared.wake.notify_one();
+        }
+    }
+
     /// Returns the snapshots of rows that are overwritten here.
     pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {
         &self.shared.snapshots

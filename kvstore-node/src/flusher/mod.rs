@@ -54,8 +54,8 @@ pub(crate) struct FlusherConfig {
     pub sync_bytes: usize,
     /// The same for copies on a node in use: the log's syncs wait behind a large one.
     pub gentle_sync_bytes: usize,
-    /// Longest time without a sync of unsynced writes.
-    pub sync_interval: Duration,
+    /// Longest time without a sync of unsynced writes; by default the engine's.
+    pub sync_interval: Option<Duration>,
     /// Rows removed in one step of clearing.
     pub clear_rows: usize,
 }
@@ -69,8 +69,19 @@ impl Default for FlusherConfig {
             ingest_bytes: 16 * 1024 * 1024,
             sync_bytes: 32 * 1024 * 1024,
             gentle_sync_bytes: 1024 * 1024,
-            sync_interval: Duration::from_secs(1),
+            sync_interval: None,
             clear_rows: 1_024,
+        }
+    }
+}
+
+impl FlusherConfig {
+    /// Returns the settings for an engine. If its syncs write tables, frequent ones would write small tables.
+    pub(crate) fn of(engine: &dyn Engine) -> Self {
+        let config = Self::default();
+        match engine.writes_tables() {
+            true => Self { gentle_sync_bytes: config.sync_bytes, ..config },
+            false => config,
         }
     }
 }
@@ -243,6 +254,8 @@ struct Queue {
     clears: u64,
     /// Work was refused since the queue was last drained.
     starved: bool,
+    /// Written rows need a sync at once.
+    sync_soon: bool,
     /// The engine refused a read for lack of space.
     read_failure: Option<EngineError>,
     stopping: bool,

@@ -41,7 +41,7 @@ pub(super) struct State {
     /// Disk space is short, but not exhausted.
     pub(super) tight: bool,
     /// The engine has a bulk ingest.
-    pub(super) ingests: bool,
+    pub(super) writes_tables: bool,
     pub(super) waiting: bool,
 }
 
@@ -138,8 +138,8 @@ impl Engine for Rig {
         self.inner.write(changes)
     }
 
-    fn ingests(&self) -> bool {
-        self.state.0.lock().ingests
+    fn writes_tables(&self) -> bool {
+        self.state.0.lock().writes_tables
     }
 
     fn ingest(&self, rows: &[Change]) -> Result<(), EngineError> {
@@ -198,5 +198,5 @@ pub(super) fn put(handle: &FlusherHandle, number: u64, seq: u64, key: u8, value:
 
 /// Syncs only when it must.
 pub(super) fn lazy() -> FlusherConfig {
-    FlusherConfig { sync_interval: Duration::from_secs(3_600), ..FlusherConfig::default() }
+    FlusherConfig { sync_interval: Some(Duration::from_secs(3_600)), ..FlusherConfig::default() }
 }

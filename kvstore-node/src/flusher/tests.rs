@@ -129,7 +129,7 @@ fn full_queue_returns_changes_and_accepts_them_later() {
 #[test]
 fn flusher_syncs_by_time_bytes_and_on_demand() {
     let rig = Rig::default();
-    let flusher = rig.start(FlusherConfig { sync_interval: Duration::from_millis(10), ..lazy() });
+    let flusher = rig.start(FlusherConfig { sync_interval: Some(Duration::from_millis(10)), ..lazy() });
     put(&flusher.handle(), 1, 1, 0, "a");
     rig.wait_for("the sync by time", |state| state.journal.contains(&Note::Synced(1, 1)));
     flusher.shutdown(TIMEOUT).unwrap();
@@ -445,4 +445,21 @@ fn flusher_panic_is_reported() {
     let rig = Rig::default();
     rig.start(lazy()).shutdown(TIMEOUT).unwrap();
     assert_eq!(rig.journal(), []);
+}
+
+#[test]
+fn written_rows_are_synced_soon_on_request() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    put(&handle, 1, 1, 0, "a");
+    rig.wait_for("the write", |state| state.journal.contains(&Note::Written(1, 1)));
+    assert!(!rig.journal().contains(&Note::Sync), "{:?}", rig.journal());
+    handle.sync_soon();
+    rig.wait_for("the sync", |state| state.journal.contains(&Note::Synced(1, 1)));
+    // There is nothing to sync.
+    handle.sync_soon();
+    put(&handle, 1, 2, 0, "b");
+    rig.wait_for("the next write", |state| state.journal.contains(&Note::Written(1, 2)));
+    flusher.shutdown(TIMEOUT).unwrap();
 }

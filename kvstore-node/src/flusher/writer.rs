@@ -27,6 +27,8 @@ pub(super) struct Writer {
     /// Unsynced bytes of copies on a node in use.
     unsynced_gentle_bytes: usize,
     pub(super) unsynced_since: Option<Instant>,
+    /// Longest time without a sync of unsynced writes.
+    sync_interval: Duration,
     /// Jobs that take many turns, run one step at a time.
     pub(super) jobs: Jobs,
     /// Rows of copies not passed to the engine yet.
@@ -40,6 +42,8 @@ struct Turn {
     written: BTreeMap<PlacementId, Seq>,
     bytes: usize,
     barrier: Option<Barrier>,
+    /// Written rows need a sync with this turn.
+    sync_soon: bool,
     /// Rows freed with the turn.
     gone: Vec<Frozen>,
     /// Copies that can no longer be formed, with the attempts of their jobs.
@@ -66,6 +70,7 @@ impl Writer {
         on_event: Box<dyn FnMut(FlushEvent) + Send>,
         on_panic: Box<dyn FnOnce() + Send>,
     ) -> Self {
+        let sync_interval = sync_interval(&shared, &*engine);
         Self {
             shared,
             engine,
@@ -75,6 +80,7 @@ impl Writer {
             unsynced_bytes: 0,
             unsynced_gentle_bytes: 0,
             unsynced_since: None,
+            sync_interval,
             jobs: Jobs::default(),
             copied: Copied::default(),
         }
@@ -116,12 +122,15 @@ impl Writer {
         let config = &shared.config;
         let mut queue = shared.queue.lock();
         while queue.work.is_empty() && !queue.stopping && queue.read_failure.is_none() {
+            if queue.sync_soon && self.unsynced_since.is_some() {
+                break;
+            }
             let now = Instant::now();
             let job = self.jobs.due(now);
             if job.is_some_and(|due| due <= now) {
                 break;
             }
-            match self.unsynced_since.map(|since| since + config.sync_interval).into_iter().chain(job).min() {
+            match self.unsynced_since.map(|since| since + self.sync_interval).into_iter().chain(job).min() {
                 Some(due) => {
                     if shared.wake.wait_until(&mut queue, due).timed_out() {
                         break;
@@ -130,7 +139,8 @@ impl Writer {
                 None => shared.wake.wait(&mut queue),
             }
         }
-        let mut turn = Turn { read_failure: queue.read_failure.take(), ..Turn::default() };
+        let sync_soon = std::mem::take(&mut queue.sync_soon);
+        let mut turn = Turn { read_failure: queue.read_failure.take(), sync_soon, ..Turn::default() };
         while turn.bytes < config.write_bytes_max && turn.barrier.is_none() {
             let work = match self.jobs.next_ready() {
                 Some(work) => work,
@@ -292,9 +302,10 @@ impl Writer {
         }
         self.unsynced_bytes += bytes;
         let config = &self.shared.config;
-        let due = self.unsynced_bytes >= config.sync_bytes
+        let due = (turn.sync_soon && self.unsynced_since.is_some())
+            || self.unsynced_bytes >= config.sync_bytes
             || self.unsynced_gentle_bytes >= config.gentle_sync_bytes
-            || self.unsynced_since.is_some_and(|since| since.elapsed() >= config.sync_interval);
+            || self.unsynced_since.is_some_and(|since| since.elapsed() >= self.sync_interval);
         if due || turn.barrier.is_some() || (turn.stop && self.unsynced_since.is_some()) {
             if !self.ingest_all()? {
                 return Ok(false);
@@ -347,6 +358,7 @@ impl Writer {
     fn sync(&mut self) -> Result<(), EngineError> {
         self.engine.sync()?;
         self.shared.syncs.fetch_add(1, Ordering::Relaxed);
+        self.sync_interval = sync_interval(&self.shared, &*self.engine);
         self.unsynced_bytes = 0;
         self.unsynced_gentle_bytes = 0;
         // Gathered rows are synced with the next one.
@@ -478,4 +490,8 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+fn sync_interval(shared: &Shared, engine: &dyn Engine) -> Duration {
+    shared.config.sync_interval.unwrap_or_else(|| engine.sync_interval())
 }

@@ -155,7 +155,7 @@ impl Node {
         let holdings = Arc::new(Holdings::new(recovery.held));
         let flusher = Flusher::start(
             Arc::clone(&engine),
-            FlusherConfig::default(),
+            FlusherConfig::of(&*engine),
             {
                 let (shards, holdings) = (shards.clone(), Arc::clone(&holdings));
                 move |event| route_event(&shards, &holdings, event)

@@ -28,6 +28,10 @@ const FLUSH_STEPS: u64 = 32;
 /// Passes rows committed since the last time to the flusher, if they have gathered for long enough, one such list at a
 /// time and within its queue's capacity.
 pub(super) fn hand_to_flusher(shell: &ShardShell, local: &mut LocalCopy<ShardShell>, now: Millis) {
+    if shell.journal.is_refused() {
+        // Synced rows free the log.
+        shell.context.flusher.sync_soon();
+    }
     if local.memtable.frozen().is_none() && has_gathered(shell, local, now) {
         local.freeze();
     }

@@ -143,7 +143,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("sled", &["kvstore-node/src/engine/"]),
     // Only a program chooses an allocator.
     ("mimalloc", &["cli/src/main.rs", "tools/bench/src/bin/"]),
-    ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
+    ("lsm_tree", &["kvstore-node/src/engine/"]),
     ("prometheus_client", &["base/telemetry/src/exposition.rs"]),
     (
         "hyper",
@@ -196,7 +196,7 @@ const PURE: &[&str] = &[
     "kvstore-node/replica",
     "kvstore-node/resp",
 ];
-const IMPURE: &[&str] = &["tokio", "tonic", "sled", "fjall", "openraft", "rand", "tracing", "rustix", "parking_lot"];
+const IMPURE: &[&str] = &["tokio", "tonic", "sled", "lsm_tree", "openraft", "rand", "tracing", "rustix", "parking_lot"];
 
 fn manifest(folder: &str) -> toml::Table {
     let path = root().join(folder).join("Cargo.toml");

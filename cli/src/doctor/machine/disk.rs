@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// With fewer free bytes, a node refuses writes (engine `sled`), and a coordinator's log can create only a few more
+/// With fewer free bytes, a node refuses writes, and a coordinator's log can create only a few more
 /// files.
 const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Same threshold as the alert `ArchonDiskNearlyFull`: free share in percent.

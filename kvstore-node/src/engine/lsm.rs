@@ -1,0 +1,422 @@
+//! Engine on the LSM tree of fjall, the crate `lsm-tree`; only this file and the [compactor](super::compactor) name it.
+//!
+//! One tree for all placements, with keys `placement (8, big-endian) ‖ row key`, as in the engine on sled. Rows go to the
+//! tree's memtable, and a sync writes the memtable to a table. There is no journal: the node's log has every row until
+//! a sync, so the engine writes each row once. After a crash the tables of the last sync are there, whole. Large values
+//! stay in the tree: separate files for them would need a garbage collection of their own.
+//!
+//! The tree is in a directory of its own inside the engine's. It is created under another name and renamed, so that a
+//! tree without its list of tables is damage and not an interrupted creation.
+
+use super::compactor::{Compactor, CompactorHooks};
+use super::disk_space::{DiskSpace, RESERVE_BYTES, free_bytes};
+use super::open::EngineConfig;
+use super::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range, next_in};
+use archon_types::{DiskFull, PlacementId, ScanOrder};
+use bytes::Bytes;
+use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SeqNo, SequenceNumberCounter};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const TREE_DIRECTORY: &str = "tree";
+const UNFINISHED_DIRECTORY: &str = "tree.new";
+/// File of the tree that names its list of tables.
+const CURRENT_FILE: &str = "current";
+/// Held by the engine that has the tree open.
+const LOCK_FILE: &str = "lock";
+/// Exists once damage was found that reads would not meet: the next start sets the engine aside.
+const DAMAGE_FILE: &str = "damage";
+const SPACE_BYTES: usize = 8;
+/// Upper bound on the memtable, in bytes, or half of the cache; it is then written to a table.
+const MEMTABLE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+const MEMTABLE_BYTES_MIN: u64 = 4 * 1024 * 1024;
+/// Open tables; far below a process's usual limit of 1,024 descriptors.
+const FILES_OPEN_MAX: usize = 256;
+/// Free bytes, beside the reserve, below which nothing more is written: enough for the memtable.
+const FREE_BYTES_MIN: u64 = MEMTABLE_BYTES_MAX;
+/// Free bytes beyond both without which tables are not compacted, unless the tree is smaller: a compaction writes new
+/// tables before the old ones go.
+const COMPACTION_BYTES: u64 = 512 * 1024 * 1024;
+/// Bytes of the tree per second of the interval between syncs. Four syncs lead to a merge, which rewrites up to the whole
+/// of a small tree: with this rate that is 2 MiB per second.
+const SYNCED_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;
+const SYNC_SECONDS_MAX: u64 = 30;
+/// Interval between attempts to take a held lock.
+const LOCK_POLL: Duration = Duration::from_millis(5);
+/// Reads see every write.
+const LATEST: SeqNo = SeqNo::MAX;
+
+/// An engine on the LSM tree of fjall.
+pub struct LsmEngine {
+    compactor: Compactor,
+    tree: AnyTree,
+    /// Number of the next write.
+    seqno: SequenceNumberCounter,
+    memtable_bytes_max: u64,
+    directory: PathBuf,
+    disk: DiskSpace,
+    /// Known empty range of each space being cleared: a scan from the beginning would pass every removed row again.
+    cleared: Mutex<BTreeMap<PlacementId, Empty>>,
+    /// Locked while the engine is open.
+    _lock: File,
+}
+
+/// There is no row from the one key to the other, both included.
+struct Empty {
+    from: Vec<u8>,
+    upto: Vec<u8>,
+}
+
+impl std::fmt::Debug for LsmEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LsmEngine").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl LsmEngine {
+    /// Opens or creates the engine in `directory`, without checking its format: see
+    /// [`open_or_quarantine`](super::open_or_quarantine).
+    pub(super) fn open(directory: &Path, config: &EngineConfig) -> Result<Self, EngineError> {
+        let lock = lock(directory, config.lock_wait)?;
+        check_damage(directory)?;
+        let whole = directory.join(TREE_DIRECTORY);
+        if !whole.try_exists().map_err(io(directory, "look at its tree"))? {
+            create(directory, config)?;
+        }
+        let (tree, seqno) = open_tree(directory, &whole, config)?;
+        let compactor = Compactor::start(&tree, &seqno, compactor_hooks(directory));
+        let engine = Self {
+            compactor: compactor.map_err(io(directory, "start its compactor"))?,
+            tree,
+            seqno,
+            memtable_bytes_max: (config.cache_bytes / 2).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX),
+            directory: directory.to_owned(),
+            disk: DiskSpace::new(directory, FREE_BYTES_MIN),
+            cleared: Mutex::default(),
+            _lock: lock,
+        };
+        // The reserve is taken up while there is space for it; the flusher checks again before it writes.
+        let _ = engine.check_disk();
+        Ok(engine)
+    }
+
+    fn fail(&self, what: &'static str) -> impl Fn(lsm_tree::Error) -> EngineError + '_ {
+        move |error| convert(&self.directory, what, error)
+    }
+
+    fn first_key(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Bytes>, EngineError> {
+        let Some(found) = self.tree.range((start, end), LATEST, None).next() else { return Ok(None) };
+        Ok(Some(found.key().map_err(self.fail("read rows"))?.into()))
+    }
+
+    /// Puts rows into the memtable; `None` removes one. A full memtable is written to a table.
+    fn insert(&self, rows: impl Iterator<Item = (Vec<u8>, Option<Bytes>)>) -> Result<(), EngineError> {
+        let seqno = self.seqno.next();
+        for (key, value) in rows {
+            match value {
+                // A copy: a slice would keep the whole received message alive.
+                Some(value) => self.tree.insert(key, &value[..], seqno),
+                None => self.tree.remove(key, seqno),
+            };
+        }
+        match self.tree.active_memtable().size() >= self.memtable_bytes_max {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the memtable to a table, durably.
+    fn flush(&self) -> Result<(), EngineError> {
+        self.compactor.await_room()?;
+        // No earlier version of a row is needed: a reader keeps the memtable that it began with.
+        self.tree.flush_active_memtable(self.seqno.get()).map_err(self.fail("write a table"))?;
+        self.compactor.wake();
+        Ok(())
+    }
+}
+
+/// Locks the engine in `directory` for this user, which waits for another one that is about to close it.
+fn lock(directory: &Path, wait: Duration) -> Result<File, EngineError> {
+    let fail = io(directory, "lock it");
+    let file = archon_durable::private().write(true).create(true).truncate(false).open(directory.join(LOCK_FILE));
+    let file = file.map_err(&fail)?;
+    let give_up = Instant::now() + wait;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < give_up => std::thread::sleep(LOCK_POLL),
+            Err(TryLockError::WouldBlock) => return Err(fail(std::io::Error::other("another process uses it"))),
+            Err(TryLockError::Error(error)) => return Err(fail(error)),
+        }
+    }
+}
+
+/// Returns the damage that ended the engine's last use.
+fn check_damage(directory: &Path) -> Result<(), EngineError> {
+    match fs::read(directory.join(DAMAGE_FILE)) {
+        Ok(what) => {
+            let what = String::from_utf8_lossy(&what).into_owned();
+            Err(EngineError::Damaged { directory: directory.to_owned(), what })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io(directory, "look for noted damage")(error)),
+    }
+}
+
+fn compactor_hooks(directory: &Path) -> CompactorHooks {
+    let (disk, engine) = (directory.to_owned(), directory.to_owned());
+    CompactorHooks {
+        has_space: Box::new(move |tree_bytes| {
+            let needed = FREE_BYTES_MIN + RESERVE_BYTES + tree_bytes.min(COMPACTION_BYTES);
+            free_bytes(&disk).is_none_or(|free| free >= needed)
+        }),
+        fail: Box::new(move |error| {
+            let error = convert(&engine, "compact its tables", error);
+            // Opening the engine would not find it, and its compactions would end in the same way again.
+            if error.is_damage()
+                && let Err(unnoted) = archon_durable::replace(&engine.join(DAMAGE_FILE), error.to_string().as_bytes())
+            {
+                tracing::error!(%unnoted, "damage of the engine is not noted");
+            }
+            error
+        }),
+    }
+}
+
+/// Creates an empty tree under another name, and renames it once it is whole.
+fn create(directory: &Path, config: &EngineConfig) -> Result<(), EngineError> {
+    let unfinished = directory.join(UNFINISHED_DIRECTORY);
+    match fs::remove_dir_all(&unfinished) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(io(directory, "remove an unfinished tree")(error));
+        }
+        _ => {}
+    }
+    fs::create_dir(&unfinished).map_err(io(directory, "create its tree"))?;
+    drop(build_tree(&unfinished, config).map_err(|error| convert(directory, "create its tree", error))?);
+    archon_durable::rename(&unfinished, &directory.join(TREE_DIRECTORY)).map_err(io(directory, "name its tree"))
+}
+
+fn open_tree(
+    directory: &Path,
+    at: &Path,
+    config: &EngineConfig,
+) -> Result<(AnyTree, SequenceNumberCounter), EngineError> {
+    let damaged = |what: &str| EngineError::Damaged { directory: directory.to_owned(), what: what.to_owned() };
+    if !at.join(CURRENT_FILE).try_exists().map_err(io(directory, "look at its tables"))? {
+        // Opening it would create an empty tree.
+        return Err(damaged("the list of its tables is missing"));
+    }
+    // A damaged file makes the library panic in places; that must not end the process before it could be set aside.
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| build_tree(at, config))) {
+        Ok(opened) => opened.map_err(|error| convert(directory, "open", error)),
+        Err(_) => Err(damaged("opening it panicked")),
+    }
+}
+
+fn build_tree(at: &Path, config: &EngineConfig) -> lsm_tree::Result<(AnyTree, SequenceNumberCounter)> {
+    let (seqno, visible) = (SequenceNumberCounter::default(), SequenceNumberCounter::default());
+    let tree = Config::new(at, seqno.clone(), visible.clone())
+        .use_cache(Arc::new(Cache::with_capacity_bytes(config.cache_bytes)))
+        .use_descriptor_table(Some(Arc::new(DescriptorTable::new(FILES_OPEN_MAX))))
+        .open()?;
+    let next = tree.get_highest_seqno().map_or(1, |highest| highest + 1);
+    seqno.set(next);
+    visible.set(next);
+    Ok((tree, seqno))
+}
+
+impl Engine for LsmEngine {
+    fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        let found = self.tree.get(row_key(space, key), LATEST).map_err(self.fail("read a row"))?;
+        Ok(found.map(Bytes::from))
+    }
+
+    fn page(
+        &self,
+        space: PlacementId,
+        keys: Between<'_>,
+        order: ScanOrder,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
+        let (from, end) = bounds(space, keys);
+        let mut page = Page::default();
+        let start = Bound::Included(from);
+        if is_empty_range(&start, &end) {
+            return Ok(page);
+        }
+        let mut bytes = 0;
+        let mut rows = self.tree.range((start, end), LATEST, None);
+        while let Some(found) = next_in(&mut rows, order) {
+            let (full_key, value) = found.into_inner().map_err(self.fail("read rows"))?;
+            let full_key = Bytes::from(full_key);
+            if full_key.len() < SPACE_BYTES {
+                let what = format!("a key of {} bytes names no space", full_key.len());
+                return Err(EngineError::Damaged { directory: self.directory.clone(), what });
+            }
+            let key = full_key.slice(SPACE_BYTES..);
+            let size = key.len() + value.len();
+            if limit.is_full(page.rows.len(), bytes, size) {
+                page.more = true;
+                break;
+            }
+            bytes += size;
+            page.rows.push(Row { key, value: value.into() });
+        }
+        Ok(page)
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
+        for change in changes {
+            check_size(&change.key, change.value.as_deref())?;
+        }
+        let mut cleared = self.cleared.lock();
+        for change in changes {
+            // The known empty range may no longer be empty.
+            cleared.remove(&change.space);
+        }
+        self.insert(changes.iter().map(|change| (row_key(change.space, &change.key), change.value.clone())))
+    }
+
+    fn writes_tables(&self) -> bool {
+        true
+    }
+
+    /// A second for a small tree, up to half a minute for a large one.
+    fn sync_interval(&self) -> Duration {
+        Duration::from_secs((self.tree.disk_space() / SYNCED_BYTES_PER_SECOND).clamp(1, SYNC_SECONDS_MAX))
+    }
+
+    /// Writes tables at once, not a memtable first. Earlier writes go to tables as well.
+    fn ingest(&self, rows: &[Change]) -> Result<(), EngineError> {
+        self.compactor.await_room()?;
+        let mut cleared = self.cleared.lock();
+        let mut tables = self.tree.ingestion().map_err(self.fail("begin tables"))?;
+        for change in rows {
+            cleared.remove(&change.space);
+            check_size(&change.key, change.value.as_deref())?;
+            let key = row_key(change.space, &change.key);
+            match &change.value {
+                Some(value) => tables.write(key, value.clone()),
+                None => tables.write_tombstone(key),
+            }
+            .map_err(self.fail("write a table"))?;
+        }
+        tables.finish().map_err(self.fail("add tables"))?;
+        self.compactor.wake();
+        Ok(())
+    }
+
+    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+        let (from, end) = bounds(space, keys);
+        let mut cleared = self.cleared.lock();
+        let known = cleared.remove(&space).filter(|empty| empty.from <= from && from <= empty.upto);
+        let (from, mut upto) = known.map_or((from, None), |empty| (empty.from, Some(empty.upto)));
+        let start = |upto: &Option<Vec<u8>>| match upto {
+            Some(upto) => Bound::Excluded(upto.clone()),
+            None => Bound::Included(from.clone()),
+        };
+        let mut removed = 0;
+        let first = start(&upto);
+        if !is_empty_range(&first, &end) {
+            let found = self.tree.range((first, end.clone()), LATEST, None).take(rows_max).map(Guard::key);
+            let keys = found.collect::<Result<Vec<_>, _>>().map_err(self.fail("read rows"))?;
+            removed = keys.len();
+            upto = keys.last().map(|key| key.to_vec()).or(upto);
+            self.insert(keys.into_iter().map(|key| (key.to_vec(), None)))?;
+        }
+        let rest = start(&upto);
+        let done = is_empty_range(&rest, &end) || self.first_key(rest, end)?.is_none();
+        if let Some(upto) = upto.filter(|_| !done) {
+            cleared.insert(space, Empty { from, upto });
+        }
+        Ok(Cleared { removed, done })
+    }
+
+    fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
+        let mut spaces = Vec::new();
+        let mut next = Some(0_u64);
+        while let Some(at_least) = next {
+            let Some(key) = self.first_key(Bound::Included(at_least.to_be_bytes().to_vec()), Bound::Unbounded)? else {
+                break;
+            };
+            let Some(Ok(space)) = key.get(..SPACE_BYTES).map(<[u8; SPACE_BYTES]>::try_from) else {
+                let what = format!("a key of {} bytes names no space", key.len());
+                return Err(EngineError::Damaged { directory: self.directory.clone(), what });
+            };
+            let space = u64::from_be_bytes(space);
+            spaces.push(PlacementId::new(space));
+            next = space.checked_add(1);
+        }
+        Ok(spaces)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.flush()
+    }
+
+    fn check_disk(&self) -> Result<(), DiskFull> {
+        self.disk.look()
+    }
+
+    fn probe_disk(&self) -> Result<(), DiskFull> {
+        self.disk.probe()
+    }
+
+    fn has_space_to_spare(&self) -> bool {
+        self.disk.has_some_to_spare()
+    }
+}
+
+fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(SPACE_BYTES + key.len());
+    full.extend_from_slice(&space.get().to_be_bytes());
+    full.extend_from_slice(key);
+    full
+}
+
+/// Returns the least key of a space between two, and where they end.
+fn bounds(space: PlacementId, (from, to): Between<'_>) -> (Vec<u8>, Bound<Vec<u8>>) {
+    let start = match from {
+        Bound::Unbounded => row_key(space, &[]),
+        Bound::Included(key) => row_key(space, key),
+        Bound::Excluded(key) => {
+            let mut next = row_key(space, key);
+            next.push(0);
+            next
+        }
+    };
+    let end = match to {
+        Bound::Unbounded => space_end(space),
+        key => key.map(|key| row_key(space, key)),
+    };
+    (start, end)
+}
+
+/// Returns the end of a space's keys.
+fn space_end(space: PlacementId) -> Bound<Vec<u8>> {
+    match space.get().checked_add(1) {
+        Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
+        None => Bound::Unbounded,
+    }
+}
+
+fn io(directory: &Path, what: &'static str) -> impl Fn(std::io::Error) -> EngineError {
+    let directory = directory.to_owned();
+    move |source| EngineError::Io { directory: directory.clone(), what, source }
+}
+
+fn convert(directory: &Path, what: &'static str, error: lsm_tree::Error) -> EngineError {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    let refused =
+        |source: &std::io::Error| !matches!(source.kind(), InvalidData | InvalidInput | NotFound | UnexpectedEof);
+    match error {
+        lsm_tree::Error::Io(source) if refused(&source) => io(directory, what)(source),
+        other => EngineError::Damaged { directory: directory.to_owned(), what: format!("could not {what}: {other}") },
+    }
+}
