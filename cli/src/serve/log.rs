@@ -17,11 +17,12 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// The Raft library logs every vote at `info` and every unreachable peer at `warn`, several times a second, and logs
 /// the end of its tasks at an ordinary stop as an error. We log its important events ourselves, including the reason of
-/// an unexpected end, so it logs only if the filter names it.
-const TALKATIVE: &str = "openraft";
+/// an unexpected end, so it logs only if the filter names it. The engine's library logs each table that it opens.
+const TALKATIVE: &[(&str, &str)] = &[("openraft", "off"), ("lsm_tree", "error")];
 
 fn with_quiet_libraries(filter: &str) -> String {
-    if filter.contains(TALKATIVE) { filter.to_owned() } else { format!("{filter},{TALKATIVE}=off") }
+    let quiet = TALKATIVE.iter().filter(|(library, _)| !filter.contains(library));
+    quiet.fold(filter.to_owned(), |filter, (library, level)| format!("{filter},{library}={level}"))
 }
 
 /// Parses a filter. A bare word that is no level would be taken for the name of a module, and would silence all others:
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn library_logs_only_if_the_filter_names_it() {
-        assert_eq!(with_quiet_libraries("info"), "info,openraft=off");
-        assert_eq!(with_quiet_libraries("debug,openraft=debug"), "debug,openraft=debug");
+        assert_eq!(with_quiet_libraries("info"), "info,openraft=off,lsm_tree=error");
+        assert_eq!(with_quiet_libraries("debug,openraft=debug"), "debug,openraft=debug,lsm_tree=error");
     }
 }

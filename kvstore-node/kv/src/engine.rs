@@ -155,6 +155,14 @@ pub trait Engine: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether more rows may be written now: not while the engine lags behind with merging them.
+    ///
+    /// # Errors
+    /// The error that ended the merging.
+    fn has_room(&self) -> Result<bool, EngineError> {
+        Ok(true)
+    }
+
     /// Returns the longest time for which written rows should wait for a sync: the longer, the more a sync costs.
     fn sync_interval(&self) -> Duration {
         Duration::from_secs(1)

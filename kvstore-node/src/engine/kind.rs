@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub enum EngineKind {
     /// sled 0.34, in one tree.
     Sled,
-    /// The LSM tree of fjall 3.
+    /// The LSM tree of fjall, `lsm-tree` 3.1.
     #[default]
     Lsm,
 }

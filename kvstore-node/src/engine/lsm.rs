@@ -8,8 +8,8 @@
 //! The tree is in a directory of its own inside the engine's. It is created under another name and renamed, so that a
 //! tree without its list of tables is damage and not an interrupted creation.
 
-use super::compactor::{Compactor, CompactorHooks};
-use super::disk_space::{DiskSpace, RESERVE_BYTES, free_bytes};
+use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag, release_tables};
+use super::disk_space::{DiskSpace, RESERVE_BYTES, disk_full, free_bytes};
 use super::open::EngineConfig;
 use super::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range, next_in};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
@@ -32,16 +32,15 @@ const LOCK_FILE: &str = "lock";
 /// Exists once damage was found that reads would not meet: the next start sets the engine aside.
 const DAMAGE_FILE: &str = "damage";
 const SPACE_BYTES: usize = 8;
-/// Upper bound on the memtable, in bytes, or half of the cache; it is then written to a table.
+/// Upper bound on the memtable, in bytes, or a quarter of the cache; it is then written to a table.
 const MEMTABLE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 const MEMTABLE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 /// Open tables; far below a process's usual limit of 1,024 descriptors.
 const FILES_OPEN_MAX: usize = 256;
-/// Free bytes, beside the reserve, below which nothing more is written: enough for the memtable.
-const FREE_BYTES_MIN: u64 = MEMTABLE_BYTES_MAX;
-/// Free bytes beyond both without which tables are not compacted, unless the tree is smaller: a compaction writes new
-/// tables before the old ones go.
-const COMPACTION_BYTES: u64 = 512 * 1024 * 1024;
+/// Free bytes, beside the reserve, below which nothing more is written: enough for the memtable and a bulk ingest.
+const FREE_BYTES_MIN: u64 = MEMTABLE_BYTES_MAX + 16 * 1024 * 1024;
+/// Part of the cache that always remains for blocks.
+const BLOCK_CACHE_BYTES_MIN: u64 = 1024 * 1024;
 /// Bytes of the tree per second of the interval between syncs. Four syncs lead to a merge, which rewrites up to the whole
 /// of a small tree: with this rate that is 2 MiB per second.
 const SYNCED_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;
@@ -82,19 +81,29 @@ impl LsmEngine {
     /// Opens or creates the engine in `directory`, without checking its format: see
     /// [`open_or_quarantine`](super::open_or_quarantine).
     pub(super) fn open(directory: &Path, config: &EngineConfig) -> Result<Self, EngineError> {
+        Self::open_with(directory, config, compactor_hooks(directory))
+    }
+
+    pub(super) fn open_with(
+        directory: &Path,
+        config: &EngineConfig,
+        hooks: CompactorHooks,
+    ) -> Result<Self, EngineError> {
         let lock = lock(directory, config.lock_wait)?;
         check_damage(directory)?;
         let whole = directory.join(TREE_DIRECTORY);
         if !whole.try_exists().map_err(io(directory, "look at its tree"))? {
             create(directory, config)?;
         }
-        let (tree, seqno) = open_tree(directory, &whole, config)?;
-        let compactor = Compactor::start(&tree, &seqno, compactor_hooks(directory));
+        remove_temporary(&whole).map_err(io(directory, "remove unfinished files"))?;
+        let stop = StopFlag::default();
+        let (tree, seqno) = open_tree(directory, &whole, config, &stop)?;
+        let compactor = Compactor::start(&tree, &seqno, stop, hooks);
         let engine = Self {
             compactor: compactor.map_err(io(directory, "start its compactor"))?,
             tree,
             seqno,
-            memtable_bytes_max: (config.cache_bytes / 2).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX),
+            memtable_bytes_max: memtable_bytes_max(config),
             directory: directory.to_owned(),
             disk: DiskSpace::new(directory, FREE_BYTES_MIN),
             cleared: Mutex::default(),
@@ -132,12 +141,44 @@ impl LsmEngine {
 
     /// Writes the memtable to a table, durably.
     fn flush(&self) -> Result<(), EngineError> {
-        self.compactor.await_room()?;
+        self.check_compactor()?;
         // No earlier version of a row is needed: a reader keeps the memtable that it began with.
         self.tree.flush_active_memtable(self.seqno.get()).map_err(self.fail("write a table"))?;
+        self.end_tables()
+    }
+
+    /// Returns an error if compactions have ended, or have not kept up by far.
+    fn check_compactor(&self) -> Result<(), EngineError> {
+        self.compactor.has_room()?;
+        let runs = self.tree.l0_run_count();
+        if runs >= RUNS_LIMIT {
+            let source = std::io::Error::other(format!("{runs} runs of tables wait to be merged"));
+            return Err(io(&self.directory, "write a table")(source));
+        }
+        Ok(())
+    }
+
+    /// Ends the addition of tables.
+    fn end_tables(&self) -> Result<(), EngineError> {
+        release_tables(&self.tree, &self.seqno).map_err(self.fail("remove old tables"))?;
         self.compactor.wake();
         Ok(())
     }
+}
+
+fn memtable_bytes_max(config: &EngineConfig) -> u64 {
+    (config.cache_bytes / 4).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX)
+}
+
+/// Removes files whose writing was interrupted; the library leaves them.
+fn remove_temporary(tree: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(tree)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(".tmp") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Locks the engine in `directory` for this user, which waits for another one that is about to close it.
@@ -171,8 +212,8 @@ fn check_damage(directory: &Path) -> Result<(), EngineError> {
 fn compactor_hooks(directory: &Path) -> CompactorHooks {
     let (disk, engine) = (directory.to_owned(), directory.to_owned());
     CompactorHooks {
-        has_space: Box::new(move |tree_bytes| {
-            let needed = FREE_BYTES_MIN + RESERVE_BYTES + tree_bytes.min(COMPACTION_BYTES);
+        has_space: Box::new(move |bytes| {
+            let needed = FREE_BYTES_MIN + RESERVE_BYTES + bytes;
             free_bytes(&disk).is_none_or(|free| free >= needed)
         }),
         fail: Box::new(move |error| {
@@ -198,7 +239,10 @@ fn create(directory: &Path, config: &EngineConfig) -> Result<(), EngineError> {
         _ => {}
     }
     fs::create_dir(&unfinished).map_err(io(directory, "create its tree"))?;
-    drop(build_tree(&unfinished, config).map_err(|error| convert(directory, "create its tree", error))?);
+    drop(
+        build_tree(&unfinished, config, &StopFlag::default())
+            .map_err(|error| convert(directory, "create its tree", error))?,
+    );
     archon_durable::rename(&unfinished, &directory.join(TREE_DIRECTORY)).map_err(io(directory, "name its tree"))
 }
 
@@ -206,6 +250,7 @@ fn open_tree(
     directory: &Path,
     at: &Path,
     config: &EngineConfig,
+    stop: &StopFlag,
 ) -> Result<(AnyTree, SequenceNumberCounter), EngineError> {
     let damaged = |what: &str| EngineError::Damaged { directory: directory.to_owned(), what: what.to_owned() };
     if !at.join(CURRENT_FILE).try_exists().map_err(io(directory, "look at its tables"))? {
@@ -213,18 +258,20 @@ fn open_tree(
         return Err(damaged("the list of its tables is missing"));
     }
     // A damaged file makes the library panic in places; that must not end the process before it could be set aside.
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| build_tree(at, config))) {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| build_tree(at, config, stop))) {
         Ok(opened) => opened.map_err(|error| convert(directory, "open", error)),
         Err(_) => Err(damaged("opening it panicked")),
     }
 }
 
-fn build_tree(at: &Path, config: &EngineConfig) -> lsm_tree::Result<(AnyTree, SequenceNumberCounter)> {
+fn build_tree(at: &Path, config: &EngineConfig, stop: &StopFlag) -> lsm_tree::Result<(AnyTree, SequenceNumberCounter)> {
     let (seqno, visible) = (SequenceNumberCounter::default(), SequenceNumberCounter::default());
-    let tree = Config::new(at, seqno.clone(), visible.clone())
-        .use_cache(Arc::new(Cache::with_capacity_bytes(config.cache_bytes)))
-        .use_descriptor_table(Some(Arc::new(DescriptorTable::new(FILES_OPEN_MAX))))
-        .open()?;
+    // One memtable gathers rows while the previous one is written.
+    let cache_bytes = config.cache_bytes.saturating_sub(2 * memtable_bytes_max(config)).max(BLOCK_CACHE_BYTES_MIN);
+    let settings = Config::new(at, seqno.clone(), visible.clone())
+        .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
+        .use_descriptor_table(Some(Arc::new(DescriptorTable::new(FILES_OPEN_MAX))));
+    let tree = stop.interrupts(settings).open()?;
     let next = tree.get_highest_seqno().map_or(1, |highest| highest + 1);
     seqno.set(next);
     visible.set(next);
@@ -287,6 +334,10 @@ impl Engine for LsmEngine {
         true
     }
 
+    fn has_room(&self) -> Result<bool, EngineError> {
+        self.compactor.has_room()
+    }
+
     /// A second for a small tree, up to half a minute for a large one.
     fn sync_interval(&self) -> Duration {
         Duration::from_secs((self.tree.disk_space() / SYNCED_BYTES_PER_SECOND).clamp(1, SYNC_SECONDS_MAX))
@@ -294,7 +345,7 @@ impl Engine for LsmEngine {
 
     /// Writes tables at once, not a memtable first. Earlier writes go to tables as well.
     fn ingest(&self, rows: &[Change]) -> Result<(), EngineError> {
-        self.compactor.await_room()?;
+        self.check_compactor()?;
         let mut cleared = self.cleared.lock();
         let mut tables = self.tree.ingestion().map_err(self.fail("begin tables"))?;
         for change in rows {
@@ -308,8 +359,7 @@ impl Engine for LsmEngine {
             .map_err(self.fail("write a table"))?;
         }
         tables.finish().map_err(self.fail("add tables"))?;
-        self.compactor.wake();
-        Ok(())
+        self.end_tables()
     }
 
     fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
@@ -361,7 +411,11 @@ impl Engine for LsmEngine {
     }
 
     fn check_disk(&self) -> Result<(), DiskFull> {
-        self.disk.look()
+        self.disk.look()?;
+        match self.compactor.lacks_bytes() {
+            Some(bytes) => Err(disk_full(&self.directory, FREE_BYTES_MIN + RESERVE_BYTES + bytes)),
+            None => Ok(()),
+        }
     }
 
     fn probe_disk(&self) -> Result<(), DiskFull> {

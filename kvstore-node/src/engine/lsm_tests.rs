@@ -1,9 +1,10 @@
 //! Tests of the engine on an LSM tree that the conformance suite does not have.
 
-use super::compactor::{Compactor, CompactorHooks};
+use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag};
 use super::conformance::{config, open, put, space, value};
 use super::*;
 use archon_testkit::{check, wait_for};
+use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, AnyTree, Config, SequenceNumberCounter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -182,27 +183,68 @@ fn add_run(tree: &AnyTree, seqno: &SequenceNumberCounter) {
     tree.flush_active_memtable(seqno.get()).unwrap();
 }
 
+fn hooks(has_space: &Arc<AtomicBool>) -> CompactorHooks {
+    let asked = Arc::clone(has_space);
+    CompactorHooks {
+        has_space: Box::new(move |_| asked.load(Ordering::SeqCst)),
+        fail: Box::new(|error| panic!("{error}")),
+    }
+}
+
 #[test]
-fn compactions_wait_for_space_without_stopping_flushes() {
+fn compactions_wait_for_space_and_go_on() {
     let root = tempfile::tempdir().unwrap();
     let (seqno, visible) = (SequenceNumberCounter::new(1), SequenceNumberCounter::new(1));
     let tree = Config::new(root.path().join("tree"), seqno.clone(), visible).open().unwrap();
     let has_space = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&has_space);
-    let hooks = CompactorHooks {
-        has_space: Box::new(move |_| asked.load(Ordering::SeqCst)),
-        fail: Box::new(|error| panic!("{error}")),
-    };
-    let compactor = Compactor::start(&tree, &seqno, hooks).unwrap();
-    for _ in 0..30 {
-        compactor.await_room().unwrap();
+    let compactor = Compactor::start(&tree, &seqno, StopFlag::default(), hooks(&has_space)).unwrap();
+    for runs in 0..40 {
+        wait_for("room", TIMEOUT, || check(compactor.has_room().unwrap(), || "none".to_owned()));
         add_run(&tree, &seqno);
         compactor.wake();
+        assert!(runs > 30 || compactor.lacks_bytes().is_none(), "{runs} runs");
     }
-    assert_eq!(tree.l0_run_count(), 30);
+    assert_eq!(tree.l0_run_count(), 40);
+    wait_for("lack of space", TIMEOUT, || check(compactor.lacks_bytes().is_some(), || "none".to_owned()));
     has_space.store(true, Ordering::SeqCst);
     wait_for("compactions", TIMEOUT, || {
         let runs = tree.l0_run_count();
-        check(runs < 4, || format!("{runs} runs"))
+        check(runs < 4 && compactor.lacks_bytes().is_none(), || format!("{runs} runs"))
     });
+}
+
+/// The library writes down the number of runs in one byte.
+#[test]
+fn tree_without_compactions_refuses_tables_and_opens_again() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    super::open::prepare(&directory, Some(EngineKind::Lsm)).unwrap();
+    let has_space = Arc::new(AtomicBool::new(false));
+    let engine = LsmEngine::open_with(&directory, &config(EngineKind::Lsm), hooks(&has_space)).unwrap();
+    let write = |round: u16| {
+        engine.write(&[put(1, b"\x01a", &round.to_be_bytes()), put(1, b"\x01b", b"b")])?;
+        engine.sync()
+    };
+    let written = (0..300).take_while(|round| write(*round).is_ok()).count();
+    assert_eq!(written, RUNS_LIMIT);
+    assert!(engine.check_disk().is_err());
+    drop(engine);
+    let engine = open(EngineKind::Lsm, &directory);
+    let last = u16::try_from(written - 1).unwrap();
+    assert_eq!(engine.get(space(1), b"\x01a").unwrap().unwrap(), last.to_be_bytes()[..]);
+}
+
+#[test]
+fn interrupted_compaction_leaves_tables_as_they_are() {
+    let root = tempfile::tempdir().unwrap();
+    let (seqno, visible) = (SequenceNumberCounter::new(1), SequenceNumberCounter::new(1));
+    let stop = StopFlag::default();
+    let settings = Config::new(root.path().join("tree"), seqno.clone(), visible);
+    let tree = stop.interrupts(settings).open().unwrap();
+    (0..8).for_each(|_| add_run(&tree, &seqno));
+    stop.set();
+    let compacted = tree.compact(Arc::new(Leveled::default()), seqno.get());
+    assert!(compacted.is_err(), "{compacted:?}");
+    assert_eq!(tree.l0_run_count(), 8);
+    assert!(tree.get([3], seqno.get()).unwrap().is_some());
 }

@@ -150,6 +150,12 @@ impl FlusherHandle {
         self.queue(Work::Barrier(done))
     }
 
+    /// Counts bytes of the log whose rows are handed over. The log keeps them until the engine is synced, so many of them
+    /// lead to a sync.
+    pub(crate) fn add_unsynced_log(&self, bytes: u64) {
+        self.shared.unsynced_log_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Has written rows synced soon, because the log needs the space of their entries.
     pub(crate) fn sync_soon(&self) {
         let mut queue = self.shared.queue.lock();

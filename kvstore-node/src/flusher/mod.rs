@@ -36,6 +36,8 @@ use std::time::{Duration, Instant};
 
 /// Interval between checks of a full disk.
 const DISK_SPACE_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval between looks at an engine that has no room.
+const ROOM_INTERVAL: Duration = Duration::from_millis(20);
 /// Cost of an effect in the queue beside its keys and values.
 const WORK_OVERHEAD_BYTES: usize = 256;
 
@@ -56,6 +58,8 @@ pub(crate) struct FlusherConfig {
     pub gentle_sync_bytes: usize,
     /// Longest time without a sync of unsynced writes; by default the engine's.
     pub sync_interval: Option<Duration>,
+    /// Bytes of the log whose rows were handed over, after which the engine is synced: until then the log keeps them.
+    pub sync_log_bytes: u64,
     /// Rows removed in one step of clearing.
     pub clear_rows: usize,
 }
@@ -70,6 +74,7 @@ impl Default for FlusherConfig {
             sync_bytes: 32 * 1024 * 1024,
             gentle_sync_bytes: 1024 * 1024,
             sync_interval: None,
+            sync_log_bytes: 128 * 1024 * 1024,
             clear_rows: 1_024,
         }
     }
@@ -286,6 +291,8 @@ struct Shared {
     busy_since: Mutex<Option<Instant>>,
     /// Syncs of the engine so far.
     syncs: AtomicU64,
+    /// Bytes of the log whose rows were handed over since the last sync.
+    unsynced_log_bytes: AtomicU64,
     /// Bytes written to form copies so far.
     formed_bytes: AtomicU64,
     /// Time of the engine on pages of copies since it was last taken, in microseconds.
@@ -328,6 +335,7 @@ impl Flusher {
             disk_full: Mutex::new(None),
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),
+            unsynced_log_bytes: AtomicU64::new(0),
             formed_bytes: AtomicU64::new(0),
             copied_us: AtomicU64::new(0),
             snapshots: Arc::default(),

@@ -457,9 +457,31 @@ fn written_rows_are_synced_soon_on_request() {
     assert!(!rig.journal().contains(&Note::Sync), "{:?}", rig.journal());
     handle.sync_soon();
     rig.wait_for("the sync", |state| state.journal.contains(&Note::Synced(1, 1)));
-    // There is nothing to sync.
-    handle.sync_soon();
-    put(&handle, 1, 2, 0, "b");
-    rig.wait_for("the next write", |state| state.journal.contains(&Note::Written(1, 2)));
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+#[test]
+fn rows_are_synced_before_the_log_keeps_too_much_for_them() {
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { sync_log_bytes: 100, ..lazy() });
+    let handle = flusher.handle();
+    let write = |seq| {
+        put(&handle, 1, seq, 0, "a");
+        rig.wait_for("the write", |state| state.journal.contains(&Note::Written(1, seq)));
+    };
+    let syncs = || rig.journal().iter().filter(|note| **note == Note::Sync).count();
+    handle.add_unsynced_log(99);
+    write(1);
+    // The turn of the first one is over.
+    write(2);
+    assert_eq!(syncs(), 0);
+    handle.add_unsynced_log(1);
+    write(3);
+    // With the turn of the third, or with that of the second if it was not quite over.
+    rig.wait_for("the sync", |state| state.journal.iter().any(|note| matches!(note, Note::Synced(1, 2..=3))));
+    handle.add_unsynced_log(99);
+    write(4);
+    write(5);
+    assert_eq!(syncs(), 1);
     flusher.shutdown(TIMEOUT).unwrap();
 }

@@ -4,7 +4,7 @@ use super::copied::{Copied, WrittenPages};
 use super::jobs::{Job, Jobs};
 use super::marks::{SetEnded, SetIdle};
 use super::parts::{WRITE_BYTES, changes_of, next_part, part_length, runs};
-use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, Shared, Work, size};
+use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, ROOM_INTERVAL, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError, PageLimit, is_full};
 use archon_host::{FormJob, FormedPart, Forming};
 use archon_kv::{Frozen, ViewError, row};
@@ -193,6 +193,7 @@ impl Writer {
     /// Waits until the disk has space for the engine: meeting a full disk in the middle of a write would break it for
     /// good. Earlier writes are synced at once. Returns whether there is space; if not, the flusher was stopped.
     pub(super) fn await_disk_space(&mut self) -> Result<bool, EngineError> {
+        self.await_room()?;
         let Err(lack) = self.engine.check_disk() else { return Ok(true) };
         *self.shared.disk_full.lock() = Some(lack);
         self.shared.is_disk_full.store(true, Ordering::Release);
@@ -220,6 +221,19 @@ impl Writer {
         *self.shared.disk_full.lock() = None;
         tracing::info!("the disk has space for the engine again");
         Ok(true)
+    }
+
+    /// Waits until the engine has room for more rows, or the flusher is stopped. Much work is no sign of a hanging engine,
+    /// so the watchdog does not see this wait.
+    fn await_room(&self) -> Result<(), EngineError> {
+        while !self.engine.has_room()? {
+            let mut queue = self.shared.queue.lock();
+            if queue.stopping {
+                break;
+            }
+            self.shared.wake.wait_for(&mut queue, ROOM_INTERVAL);
+        }
+        Ok(())
     }
 
     /// Waits for space if a shortage made the engine fail; it must then be reopened, and the node is read-only
@@ -304,6 +318,7 @@ impl Writer {
         let config = &self.shared.config;
         let due = (turn.sync_soon && self.unsynced_since.is_some())
             || self.unsynced_bytes >= config.sync_bytes
+            || self.shared.unsynced_log_bytes.load(Ordering::Relaxed) >= config.sync_log_bytes
             || self.unsynced_gentle_bytes >= config.gentle_sync_bytes
             || self.unsynced_since.is_some_and(|since| since.elapsed() >= self.sync_interval);
         if due || turn.barrier.is_some() || (turn.stop && self.unsynced_since.is_some()) {
@@ -356,6 +371,7 @@ impl Writer {
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
+        self.shared.unsynced_log_bytes.store(0, Ordering::Relaxed);
         self.engine.sync()?;
         self.shared.syncs.fetch_add(1, Ordering::Relaxed);
         self.sync_interval = sync_interval(&self.shared, &*self.engine);

@@ -32,7 +32,7 @@ pub struct NodeConfig {
     pub data_dir: PathBuf,
     /// Its failure zone, its share of partitions, and its limit.
     pub traits: NodeTraits,
-    /// The storage engine; by default that of the data directory, or sled for a new one. Another engine cannot open a
+    /// The storage engine; by default that of the data directory, or lsm for a new one. Another engine cannot open a
     /// directory.
     pub engine: Option<EngineKind>,
     /// Shard threads; by default half the cores, at least one.

@@ -33,6 +33,7 @@ pub(super) fn hand_to_flusher(shell: &ShardShell, local: &mut LocalCopy<ShardShe
         shell.context.flusher.sync_soon();
     }
     if local.memtable.frozen().is_none() && has_gathered(shell, local, now) {
+        shell.context.flusher.add_unsynced_log(local.retention.logged_bytes() - local.gathered_from);
         local.freeze();
     }
     let Some(frozen) = local.memtable.frozen() else { return };

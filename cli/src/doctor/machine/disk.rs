@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// With fewer free bytes, a node refuses writes, and a coordinator's log can create only a few more
 /// files.
-const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
+const FREE_BYTES_MIN: u64 = 80 * 1024 * 1024;
 /// Same threshold as the alert `ArchonDiskNearlyFull`: free share in percent.
 const FREE_PERCENT: u64 = 15;
 
