@@ -5,7 +5,7 @@
 //! | `wait` | polling until a condition holds, with the last state in the failure |
 //! | `random` | a small generator: the same seed gives the same test |
 //! | `scratch` | temporary directories in memory, for tests of processes |
-//! | `processors` | idle time of the machine |
+//! | `processors` | idle time of the processors |
 //! | `skip` | leaving out a test that this machine does not allow |
 
 mod processors;

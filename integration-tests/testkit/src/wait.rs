@@ -17,7 +17,7 @@ const STATE_LIMIT: Duration = Duration::from_secs(60);
 /// turns.
 const BUSY_FACTOR: u32 = 3;
 /// Percentage of processor time from which on the machine is not busy all the time.
-const IDLE_PERCENT_MIN: u64 = 3;
+const IDLE_PERCENT_MIN: u8 = 3;
 
 /// The time of one wait.
 struct Wait {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Time over which idle time is measured: shorter ones would take the pauses of a few clusters for an idle machine.
 const OVER: Duration = Duration::from_millis(500);
 /// Percentage of processor time that must be idle for another cluster to start.
-const IDLE_PERCENT_MIN: u64 = 15;
+const IDLE_PERCENT_MIN: u8 = 15;
 
 /// Measurements of idle time, one after the other.
 #[derive(Debug, Default)]
