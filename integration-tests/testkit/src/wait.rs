@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 /// Shortest pause between two polls.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Longest pause between two polls. A pause is as long as the poll before it, so that polls leave the machine to the
-/// processes under test, also on a busy machine where each takes long.
+/// Longest pause between two polls.
 const INTERVAL_MAX: Duration = Duration::from_millis(500);
+/// Length of a pause as a multiple of the poll before it. A command line that polls uses a processor; so it leaves most of the machine to
+/// the processes under test, also on a busy machine, where each poll takes long.
+const PAUSE_FACTOR: u32 = 3;
 /// Limit of waits for the state of one process: the machine may be busy with other tests.
 const STATE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -43,6 +45,11 @@ fn is_over(elapsed: Duration, limit: Duration, machine_idled: impl FnOnce() -> b
     elapsed >= limit && (elapsed >= limit * BUSY_FACTOR || machine_idled())
 }
 
+/// Returns the pause after a poll that took this long.
+fn pause_after(poll: Duration, interval: Duration) -> Duration {
+    poll.saturating_mul(PAUSE_FACTOR).clamp(interval, interval.max(INTERVAL_MAX))
+}
+
 /// Polls `condition` until it returns a value, and returns it with the time taken. Blocks the thread.
 ///
 /// # Panics
@@ -71,7 +78,7 @@ pub fn wait_for_every<T, E: Display>(
             Ok(value) => return (value, wait.began.elapsed()),
             Err(state) => assert!(!wait.is_over(limit), "{}", late(what, wait.began.elapsed(), &state)),
         }
-        thread::sleep(polled.elapsed().clamp(interval, interval.max(INTERVAL_MAX)));
+        thread::sleep(pause_after(polled.elapsed(), interval));
     }
 }
 
@@ -91,7 +98,7 @@ pub async fn wait_for_async<T, E: Display>(
             Ok(value) => return value,
             Err(state) => assert!(!wait.is_over(limit), "{}", late(what, wait.began.elapsed(), &state)),
         }
-        tokio::time::sleep(polled.elapsed().clamp(INTERVAL, INTERVAL_MAX)).await;
+        tokio::time::sleep(pause_after(polled.elapsed(), INTERVAL)).await;
     }
 }
 
@@ -140,6 +147,14 @@ mod tests {
         for (seconds, idled, over) in [(59, true, false), (60, true, true), (60, false, false), (180, false, true)] {
             assert_eq!(is_over(Duration::from_secs(seconds), limit, || idled), over, "{seconds} s, idle: {idled}");
         }
+    }
+
+    #[test]
+    fn pause_is_three_times_as_long_as_the_poll_within_limits() {
+        let pause =
+            |poll, interval| pause_after(Duration::from_millis(poll), Duration::from_millis(interval)).as_millis();
+        assert_eq!([0, 20, 150, 10_000].map(|poll| pause(poll, 10)), [10, 60, 450, 500]);
+        assert_eq!([5, 10_000].map(|poll| pause(poll, 2_000)), [2_000, 2_000]);
     }
 
     #[test]
