@@ -1,5 +1,6 @@
 //! Queries of a cluster by the command line, and waiting for the state of a cluster.
 
+use super::polled::Poller;
 use super::{Cluster, TIMEOUT};
 use crate::contract;
 use archon_client::Role;
@@ -292,10 +293,11 @@ impl Cluster {
     /// If it leads none.
     #[track_caller]
     pub fn key_led_by(&self, node: &str) -> String {
+        let mut poller = Poller::new(self);
         wait_for(&format!("{node} to lead one of 200 keys"), TIMEOUT, || {
             for number in 0..200 {
                 let key = format!("key-{number}");
-                if self.asked(&["partition", "locate", &key])?["leader"] == node {
+                if poller.ask(&["partition", "locate", &key])?["leader"] == node {
                     return Ok(key);
                 }
             }

@@ -104,7 +104,7 @@ impl Cluster {
 }
 
 /// Connections to a cluster, and the last document that they brought.
-struct Poller {
+pub(super) struct Poller {
     runtime: OwnRuntime,
     admin: Admin,
     /// The coordinator that led when it was asked last: its address, and a handle that asks it.
@@ -114,12 +114,12 @@ struct Poller {
 }
 
 impl Poller {
-    fn new(cluster: &Cluster) -> Self {
+    pub(super) fn new(cluster: &Cluster) -> Self {
         Self { runtime: OwnRuntime::new(), admin: cluster.admin(POLL_LIMIT), leading: None, allowed: None }
     }
 
     /// Returns the document of a verb: see [`Cluster::asked`].
-    fn ask(&mut self, arguments: &[&str]) -> Result<Value, String> {
+    pub(super) fn ask(&mut self, arguments: &[&str]) -> Result<Value, String> {
         let asked = self.runtime.run(ask(&self.admin, &mut self.leading, arguments));
         let document = asked.map_err(|error| format!("{arguments:?}: {error}"))?;
         if let Some(verb) = contract::verb_of(arguments)
