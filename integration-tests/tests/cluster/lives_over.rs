@@ -48,8 +48,8 @@ fn pause(cluster: &Cluster, victim: &str) {
     cluster.node(victim).pause();
 }
 
-/// Pauses a node whose last heartbeat came through a relay. On a busy machine relays answer late, and nodes send some
-/// heartbeats straight to the coordinators: no relay could notify a node that is paused then.
+/// Pauses a node while a relay carries it. On a busy machine relays answer late, and nodes send some heartbeats straight
+/// to the coordinators: no relay could notify a node that is paused then.
 fn pause_while_relayed(cluster: &Cluster, victim: &str) {
     let relay = |nodes: &Value| {
         let node = nodes.as_array().into_iter().flatten().find(|node| node["node"] == victim);
