@@ -3,6 +3,7 @@
 mod access;
 mod agent_tls;
 mod audit;
+mod certificates;
 mod refused;
 mod tls;
 mod weights;

@@ -5,6 +5,7 @@ use archon_client::{Admin, Client, NodeGoal, Role, Tls, Transport};
 use archon_integration_tests::{Cluster, Ending as _, Options};
 use archon_security::{Expected, Protocol};
 use archon_testkit::{check, wait_for};
+use futures::future::join_all;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
@@ -74,10 +75,12 @@ async fn withdrawn_certificate_is_refused_everywhere() {
     for name in NODES {
         assert!(!lets_in(cluster.node_address(name), &fresh).await, "{name}: the answer waits for nodes");
     }
-    for address in members(&cluster) {
-        wait_refused(&address, &fresh).await;
-        assert!(lets_in(&address, &cluster.transport(Role::Admin)).await, "{address}: nobody else is meant");
-    }
+    let (all, admin) = (members(&cluster), cluster.transport(Role::Admin));
+    let refuses_one = async |address: &str| {
+        wait_refused(address, &fresh).await;
+        assert!(lets_in(address, &admin).await, "{address}: nobody else is meant");
+    };
+    join_all(all.iter().map(|address| refuses_one(address))).await;
     let ran = cluster.archon_as(Some(&stolen), &["status", "--timeout", "2s"]);
     assert!(ran.code != 0 && ran.stderr.contains("it was withdrawn"), "{ran:?}");
     // It is visible: in the list, in the events, and in the audit trail for refusals.
