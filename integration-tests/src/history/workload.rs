@@ -20,6 +20,9 @@ use tokio::task::JoinSet;
 /// Time-out of a client that was given one member only.
 const NEWCOMERS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Pause of that client after a read of each key.
+const NEWCOMERS_PAUSE: Duration = Duration::from_millis(5);
+
 /// Default of [`WorkloadOptions::pause`]: 24 clients send about 500 operations per second. At full speed they would take
 /// the machine from the clusters of other tests.
 const PAUSE: Duration = Duration::from_millis(40);
@@ -291,6 +294,7 @@ impl Workload {
                     answered += 1;
                 }
             }
+            tokio::time::sleep(NEWCOMERS_PAUSE).await;
         }
         Ok(answered)
     }

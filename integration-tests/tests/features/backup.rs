@@ -24,6 +24,8 @@ const BACKUP_TIMEOUT: Duration = Duration::from_secs(180);
 const WRITERS: usize = 8;
 /// Number of latest values that each writer keeps.
 const WINDOW: u64 = 100;
+/// Pause of a writer after each number, once it deletes: at full speed the writers would take the machine from the backup.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Values that make reading a partition take a while.
 const FILLERS: usize = 8;
 const FILLER_BYTES: usize = 128 * 1024;
@@ -101,6 +103,7 @@ async fn write(
         acknowledged[writer].store(number, Ordering::SeqCst);
         if number > WINDOW {
             while client.delete(format!("{prefix}{:08}", number - WINDOW)).await.is_err() {}
+            tokio::time::sleep(PAUSE).await;
         }
     }
     number

@@ -10,6 +10,7 @@ use archon_testkit::wait_for;
 use std::io::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// Script by which redis-py releases a lock.
 const RELEASE: &str = "
@@ -388,6 +389,8 @@ impl Drop for End<'_> {
 #[test]
 fn transactions_stay_whole_when_their_leader_is_killed() {
     const TRANSFERS: usize = 150;
+    // Of the reader, which would take the machine from the writers.
+    const PAUSE: Duration = Duration::from_millis(2);
     let three = Options { partitions: 3, replication: 3, ..options(NODES) };
     let mut cluster = Cluster::start_whole(EXE, &three);
     knows_listeners(&cluster, NODES);
@@ -445,6 +448,7 @@ fn transactions_stay_whole_when_their_leader_is_killed() {
                     if is_over.load(Ordering::Acquire) {
                         break;
                     }
+                    thread::sleep(PAUSE);
                 }
             }
             reads
