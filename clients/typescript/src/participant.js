@@ -350,8 +350,10 @@ export class Participant {
     this.#log("error", `session ${session.name} ends: the agent refuses an answer: ${error.message}`);
     session.permission.end();
     session.failed.set();
+    // After its end, error and stream are of the next session.
+    if (this.#session !== session || session.over.isSet) return;
     this.#error = error;
-    if (this.#session === session) this.#stream?.shut();
+    this.#stream?.shut();
   }
 
   /** @param {Document} hello */

@@ -395,6 +395,21 @@ describe("participant", () => {
     assert.deepEqual(agent.lists, [5]);
   });
 
+  it("error_of_a_former_session_is_not_of_the_present_one", async () => {
+    agent.holdAnswers = true;
+    const participant = await make().start();
+    agent.acquire(3, 5);
+    await until(() => agent.heldAnswers.length === 1);
+    agent.holdAnswers = false;
+    agent.restart();
+    await until(() => agent.positions.length === 2 && participant.error === undefined);
+    const error = { kind: "invalid", message: "an unknown answer" };
+    agent.heldAnswers[0].end(JSON.stringify({ refused: [{ index: 0, error }] }));
+    agent.acquire(3, 6);
+    await owns(participant);
+    assert.deepEqual([agent.positions, participant.error], [["0", "0"], undefined]);
+  });
+
   it("refused_answer_ends_the_session", async () => {
     agent.refuseOnce.push("acquired");
     const participant = await make().start();
