@@ -12,7 +12,7 @@ from unittest import mock
 from fake_agent import FakeAgent
 
 from archon_participant import AgentError, AsyncParticipant, Grant, Lost, NotOwned, Participant
-from archon_participant import _answers, _clock
+from archon_participant import _answers, _clock, _http
 from archon_participant import _participant
 from archon_participant._grant import ACQUIRING, LOST, OWNED, Permission
 
@@ -86,6 +86,17 @@ class PermissionTest(unittest.TestCase):
         permission.until = 150.0
         with mock.patch.object(_clock, "now", lambda: times[0]):
             self.assertEqual(Paused("jobs", 7, 3, 5, 1, permission).valid_for(), 0.0)
+
+
+class ConnectionTest(unittest.TestCase):
+    def test_request_is_one_write(self) -> None:
+        connection = _http.connection("127.0.0.1:7700", 1.0)
+        connection.sock = mock.Mock()
+        connection.request("POST", "/v1/heartbeat", b'{"seen":7}', {"archon-session": "s1"})
+        [write] = connection.sock.sendall.call_args_list
+        head, _, body = write.args[0].partition(b"\r\n\r\n")
+        self.assertIn(b"archon-session: s1", head)
+        self.assertEqual(body, b'{"seen":7}')
 
 
 class ParticipantTest(unittest.TestCase):
@@ -170,9 +181,9 @@ class ParticipantTest(unittest.TestCase):
         agent = self.agent
         with mock.patch.object(_participant, "Grant", Racing), self.participant() as participant:
             self.agent.acquire(3, 5)
-            until(lambda: raced and not participant._work)
+            until(lambda: raced and participant._work.is_idle)
             until(lambda: participant._session.permission.received == 2)
-            until(lambda: not participant._work)
+            until(lambda: participant._work.is_idle)
             self.accepting = participant.owned()
             self.agent.fire({"event": "news"})  # Takes the number of the event above.
         return raced[0]
@@ -257,10 +268,10 @@ class ParticipantTest(unittest.TestCase):
         self.assertIn("start one: archon participant --table jobs", str(absent.exception))
 
     def test_agent_that_stays_away_is_a_warning(self) -> None:
-        with mock.patch.object(_participant, "UNREACHED_WARNED", 2), mock.patch.object(_participant, "_log") as log:
+        with mock.patch.object(_participant, "UNREACHED_WARNED", 2), mock.patch.object(_participant, "log") as log:
             with self.assertRaises(AgentError):
                 Participant("jobs", "127.0.0.1:1", start_within=1.0).start()
-        levels = [call.args[0] for call in log.log.call_args_list]
+        levels = [call.args[0] for call in log.call_args_list]
         self.assertEqual(levels.count(logging.WARNING), 1, levels)
         self.assertEqual(levels[1], logging.WARNING, levels)
 
@@ -315,6 +326,88 @@ class ParticipantTest(unittest.TestCase):
             self.agent.release_lists()
             self.agent.wait(lambda: len(self.agent.answered("acquired")) == 5)
             self.assertLessEqual(len(self.agent.lists), 2, self.agent.lists)
+
+    def test_answers_of_running_callbacks_wait_for_each_other(self) -> None:
+        caller = mock.Mock()
+        caller.call_with.return_value = {}
+        asked, complete = threading.Event(), threading.Event()
+        answers = _answers.Answers(caller, lambda: asked.set() or complete.is_set())
+        self.addCleanup(answers.close)
+        with mock.patch.object(_answers, "GATHER_SECONDS", 20.0):
+            answers.start()
+            kinds: List[Any] = []
+            answers.send("s1", {"sequence": 1}, lambda: True, kinds.append)
+            self.assertTrue(asked.wait(20.0))
+            answers.send("s1", {"sequence": 2}, lambda: True, kinds.append)
+            complete.set()
+            answers.flush()
+            until(lambda: len(kinds) == 2)
+        self.assertEqual(caller.call_with.call_count, 1)
+
+    def test_last_callback_sends_the_answers(self) -> None:
+        release: Callable[..., Any] = lambda *_: together.wait(20.0)
+        together = threading.Barrier(3)
+        with mock.patch.object(_answers, "GATHER_SECONDS", 20.0), self.participant(release=release) as participant:
+            for partition in range(3):
+                self.agent.acquire(partition, 5)
+            until(lambda: len(participant.owned()) == 3)
+            before = len(self.agent.lists)
+            for partition in range(3):
+                of = {"table": "jobs", "partition": partition, "epoch": 5}
+                self.agent.fire({"event": "release", **of, "reason": "stopped"})
+            self.agent.wait(lambda: len(self.agent.answered("released")) == 3, 10.0)
+            self.assertEqual(self.agent.lists[before:], [3])
+
+    def test_answer_does_not_wait_long_for_a_slow_callback(self) -> None:
+        finish = threading.Event()
+        self.addCleanup(finish.set)
+        acquire: Callable[[Grant], Any] = lambda grant: grant.partition == 0 and finish.wait(20.0)
+        with self.participant(acquire=acquire) as participant:
+            self.agent.acquire(0, 5)
+            self.agent.acquire(1, 5)
+            until(lambda: [grant.partition for grant in participant.owned()] == [1])
+            finish.set()
+
+    def test_failing_outcome_does_not_keep_later_answers(self) -> None:
+        answers, _ = self.answers({"refused": []}, AgentError("unreachable", "no answer"), {"refused": []})
+        ends: List[Any] = []
+
+        def fail(*_: Any) -> Any:
+            raise SystemExit("a failing handler")
+
+        answers.start()
+        answers.send("s1", {}, lambda: True, fail)
+        until(lambda: answers._caller.call_with.call_count == 1)  # type: ignore[attr-defined]
+        # Not sent again: the check fails, too.
+        answers.send("s1", {}, fail, ends.append)
+        answers.send("s1", {}, lambda: True, ends.append)
+        until(lambda: len(ends) == 2)
+
+    def test_failing_log_does_not_keep_a_session(self) -> None:
+        logging.disable(logging.NOTSET)
+        logger = logging.getLogger("archon_participant")
+
+        def fail(_: logging.LogRecord) -> bool:
+            raise ValueError("a failing filter of the service")
+
+        logger.addFilter(fail)
+        self.addCleanup(logger.removeFilter, fail)
+        self.agent.refuse_once.append("acquired")
+        with self.participant() as participant:
+            self.agent.acquire(3, 5)
+            until(lambda: len(self.agent.positions) == 2 and participant.owned())
+
+    def test_error_of_a_former_session_is_not_of_the_present_one(self) -> None:
+        with self.participant() as participant:
+            former = participant._session
+            self.agent.restart()
+            until(lambda: participant._session not in (None, former))
+            positions = list(self.agent.positions)
+            participant._abandon(former, AgentError("invalid", "an unknown answer"))  # type: ignore[arg-type]
+            self.assertIsNone(participant.error)
+            self.agent.acquire(3, 6)
+            until(participant.owned)
+            self.assertEqual(self.agent.positions, positions)
 
     def answers(self, *outcomes: Any) -> "tuple[_answers.Answers, mock.Mock]":
         """Returns a sender, and the caller whose requests have these outcomes."""
@@ -399,7 +492,7 @@ class ParticipantTest(unittest.TestCase):
         self.agent.acquire(3, 5)
         self.assertTrue(called.wait(20.0))
         self.in_thread(lambda: participant.stop(within=0.1))
-        self.assertTrue(all(worker.daemon for worker in participant._workers))
+        self.assertTrue(all(worker.daemon for worker in participant._work.threads))
 
     def test_callback_can_stop_the_participant(self) -> None:
         stopped: List[bool] = []

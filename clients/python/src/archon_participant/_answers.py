@@ -8,11 +8,15 @@ from typing import Callable, Deque, List, Optional
 
 from ._errors import AgentError
 from ._http import Caller, Document
+from ._log import log_exception
 
 #: Most bytes of answers in one request. The agent takes a body of 64 KiB.
 REQUEST_BYTES_MAX = 32 * 1024
 #: Seconds between attempts to send an answer.
 RETRY_SECONDS = 0.1
+#: Longest time for which an answer waits for those of callbacks that run, in seconds: the agent reports answers of one
+#: request together, at the cost of one commit of the coordinators.
+GATHER_SECONDS = 0.001
 
 #: Handles the outcome of an answer: ``None``, or why it was not taken.
 Outcome = Callable[[Optional[AgentError]], None]
@@ -34,8 +38,10 @@ class Answers:
     """Sender of answers, in their order. While one request is on its way, further answers wait, and the next request has
     all of them."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, is_complete: Callable[[], bool] = lambda: True) -> None:
         self._caller = caller
+        #: Returns false while further answers are expected soon. Must not wait, nor raise.
+        self._is_complete = is_complete
         self._changed = threading.Condition()
         self._unsent: Deque[_Unsent] = deque()
         self._closed = False
@@ -52,7 +58,8 @@ class Answers:
     def send(self, session: str, body: Document, is_needed: Callable[[], bool], outcome: Outcome) -> None:
         """Sends an answer until it has an outcome, or is not needed any longer. Does not wait.
 
-        The thread that sends calls both functions, so they must not wait.
+        The thread that sends calls both functions, so they must not wait. If one raises, that is logged, and the answer has
+        no outcome.
         """
         self._add(_Unsent(session, body, outcome, is_needed))
 
@@ -78,6 +85,11 @@ class Answers:
         if errors[0] is not None:
             raise errors[0]
 
+    def flush(self) -> None:
+        """Sends the answers that wait for others, as these are complete."""
+        with self._changed:
+            self._changed.notify_all()
+
     def close(self) -> None:
         """Ends the thread. Answers that are left are not sent."""
         with self._changed:
@@ -90,12 +102,13 @@ class Answers:
                 self._unsent.append(unsent)
                 self._changed.notify()
                 return
-        unsent.outcome(_STOPPED)
+        _end(unsent, _STOPPED)
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._unsent or self._closed)
+                self._changed.wait_for(lambda: self._closed or self._is_complete(), GATHER_SECONDS)
                 if self._closed:
                     break
             if self._post(self._next()):
@@ -103,7 +116,7 @@ class Answers:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
         # Nothing more is added.
         while self._unsent:
-            self._unsent.popleft().outcome(_STOPPED)
+            _end(self._unsent.popleft(), _STOPPED)
 
     def _next(self) -> List[_Unsent]:
         """Takes the oldest answers of one session that fit into a request."""
@@ -123,10 +136,10 @@ class Answers:
         again: List[_Unsent] = []
         for unsent, error in zip(answers, self._outcomes(answers)):
             is_late = error is not None and error.kind in ("unreachable", "overloaded")
-            if is_late and unsent.is_needed is not None and unsent.is_needed():
+            if is_late and _is_needed(unsent):
                 again.append(unsent)
             else:
-                unsent.outcome(error)
+                _end(unsent, error)
         self._unsent.extendleft(reversed(again))
         return bool(again)
 
@@ -144,3 +157,19 @@ class Answers:
             return [error] * len(answers)
         except Exception as error:
             return [AgentError("unreachable", f"the outcome of answers is malformed: {error!r}")] * len(answers)
+
+
+def _is_needed(unsent: _Unsent) -> bool:
+    try:
+        return unsent.is_needed is not None and unsent.is_needed()
+    except BaseException:
+        log_exception("an answer is given up: the check whether it is needed failed")
+        return False
+
+
+def _end(unsent: _Unsent, error: Optional[AgentError]) -> None:
+    """Handles the outcome of an answer. The other answers need this thread."""
+    try:
+        unsent.outcome(error)
+    except BaseException:
+        log_exception("the outcome of an answer could not be handled: %s", error or "taken")

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import quote
 
 from ._errors import AgentError
@@ -43,7 +43,28 @@ class Whereabouts:
     owner: Optional[Owner]
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class _Connection(http.client.HTTPConnection):
+    """A connection that sends the head of a request together with its body, so that the agent is woken once."""
+
+    _parts: Optional[List[bytes]] = None
+
+    def send(self, data: Any) -> None:
+        if self._parts is None:
+            super().send(data)
+        else:
+            self._parts.append(data)
+
+    def request(self, method: str, url: str, body: Any = None, headers: Any = {}, **options: Any) -> None:
+        parts: List[bytes] = []
+        self._parts = parts
+        try:
+            super().request(method, url, body, headers, **options)
+        finally:
+            self._parts = None
+        self.send(b"".join(parts))
+
+
+class _UnixConnection(_Connection):
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
@@ -68,7 +89,7 @@ def parse(agent: str) -> Tuple[str, int]:
     return host.strip("[]"), port
 
 
-class _TlsConnection(http.client.HTTPSConnection):
+class _TlsConnection(_Connection, http.client.HTTPSConnection):
     """A connection to an agent, whose certificate must name the host and be of a participant."""
 
     def connect(self) -> None:
@@ -100,7 +121,7 @@ def connection(agent: str, timeout: float, tls_dir: Optional[str] = None) -> htt
     if not port:
         return _UnixConnection(host, timeout)
     if tls_dir is None:
-        return http.client.HTTPConnection(host, port, timeout=timeout)
+        return _Connection(host, port, timeout=timeout)
     return _TlsConnection(host, port, timeout=timeout, context=tls_context(tls_dir))
 
 

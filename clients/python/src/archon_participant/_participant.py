@@ -2,20 +2,18 @@
 
 import logging
 import os
-import queue
 import threading
 import time
-from collections import deque
 from types import TracebackType
-from typing import Callable, Deque, Dict, List, Optional, Tuple, Type, Union
+from typing import Callable, Dict, List, Optional, Type, Union
 
 from . import _clock
 from ._answers import Answers
 from ._errors import AgentError, NotOwned
 from ._grant import ACQUIRING, HELD, LOST, OWNED, RELEASING, Grant, Permission
 from ._http import Caller, Document, Stream, Whereabouts, parse, tls_context
-
-_log = logging.getLogger("archon_participant")
+from ._log import log, log_exception
+from ._work import Key, WorkQueues
 
 #: Seconds between attempts to reach the agent.
 RETRY_SECONDS = 0.1
@@ -26,8 +24,6 @@ REQUEST_SECONDS = 5.0
 
 #: Longest reason of a refusal, in bytes of UTF-8. The agent takes a body of 64 KiB.
 REASON_BYTES_MAX = 1024
-
-Key = Tuple[str, int]
 
 
 class _Session:
@@ -99,7 +95,6 @@ class Participant:
         self._tls_dir = tls_dir
         self._acquire, self._release, self._lost = acquire, release, lost
         self._is_alive = is_alive
-        self._callback_threads = callback_threads
         self._start_within, self._stop_within = start_within, stop_within
         self._lock = threading.Lock()
         self._session: Optional[_Session] = None
@@ -111,15 +106,12 @@ class Participant:
         self._error: Optional[Exception] = None
         self._pid: Optional[int] = None
         self._answer_caller = Caller(agent, REQUEST_SECONDS, tls_dir)
-        self._answers = Answers(self._answer_caller)
+        self._work = WorkQueues(callback_threads, lambda: self._answers.flush())
+        self._answers = Answers(self._answer_caller, lambda: self._work.is_idle)
         self._questions = Caller(agent, REQUEST_SECONDS, tls_dir)
         self._threads: List[threading.Thread] = []
         #: The thread of `_answers`, once it is started.
         self._sender: Optional[threading.Thread] = None
-        self._workers: List[threading.Thread] = []
-        #: Partitions with work; `None` ends a worker.
-        self._ready: "queue.SimpleQueue[Optional[Key]]" = queue.SimpleQueue()
-        self._work: Dict[Key, Deque[Callable[[], None]]] = {}
 
     # Life
 
@@ -178,7 +170,7 @@ class Participant:
                 self._send_stop(session, min(deadline, time.monotonic() + 1.0))
                 released = session.over.wait(max(0.0, deadline - time.monotonic())) and not session.failed.is_set()
             except AgentError as error:
-                _log.warning("the stop did not reach the agent: %s", error)
+                log(logging.WARNING, "the stop did not reach the agent: %s", error)
         self._close(max(deadline, time.monotonic() + 0.5))
         return released
 
@@ -209,10 +201,8 @@ class Participant:
         self._answers.close()
         self._answer_caller.close()
         self._questions.close()
-        with self._lock:
-            workers = list(self._workers)
-        for _ in workers:
-            self._ready.put(None)
+        self._work.close()
+        workers = self._work.threads
         self._join(workers if self._sender is None else [*workers, self._sender], deadline)
 
     def _join(self, threads: List[threading.Thread], deadline: float) -> None:
@@ -285,21 +275,21 @@ class Participant:
                 is_new = str(error) != str(self._error)
                 self._error = error
                 if error.kind == "busy":
-                    _log.debug("no session yet: %s", error)
+                    log(logging.DEBUG, "no session yet: %s", error)
                 elif error.kind == "unreachable":
                     # The agent may start at the same time.
                     unreached += 1
                     level = logging.WARNING if unreached == UNREACHED_WARNED else logging.DEBUG
-                    _log.log(level, "no session, trying again: %s", error)
+                    log(level, "no session, trying again: %s", error)
                 else:
                     wait = 10 * RETRY_SECONDS
-                    _log.log(logging.ERROR if is_new else logging.DEBUG, "the agent refuses: %s", error)
+                    log(logging.ERROR if is_new else logging.DEBUG, "the agent refuses: %s", error)
                     # Ends `start`.
                     self._connected.set()
             except Exception as error:
                 wait = 10 * RETRY_SECONDS
                 self._error = error
-                _log.exception("a session has ended by an error; a new one begins")
+                log_exception("a session has ended by an error; a new one begins")
             self._closing.wait(wait)
 
     def _run_session(self) -> None:
@@ -359,14 +349,17 @@ class Participant:
 
     def _abandon(self, session: _Session, error: Exception) -> None:
         """Gives a session up that the agent does not understand. The thread of the events ends it."""
-        _log.error("session %s ends: the agent refuses an answer: %s", session.name, error)
         session.permission.end()
         session.failed.set()
-        self._error = error
         with self._lock:
-            stream = self._stream
-        if stream is not None and self._session is session:
+            # After its end, error and stream are of the next session.
+            is_present = self._session is session and not session.over.is_set()
+            if is_present:
+                self._error = error
+            stream = self._stream if is_present else None
+        if stream is not None:
             stream.shut()
+        log(logging.ERROR, "session %s ends: the agent refuses an answer: %s", session.name, error)
 
     def _begin(self, hello: Document) -> _Session:
         if hello.get("version") != 1:
@@ -375,7 +368,8 @@ class Participant:
         if self.table not in session.tables:
             served = ", ".join(session.tables)
             raise AgentError("not_found", f"the agent serves {served}, not {self.table}")
-        self._session, self._error = session, None
+        with self._lock:
+            self._session, self._error = session, None
         self._connected.set()
         self._beat.set()
         return session
@@ -400,14 +394,14 @@ class Participant:
                 if session.over.is_set():
                     return
                 session.grants[key] = grant
-            self._dispatch(key, lambda: self._run_acquire(session, grant))
+            self._work.dispatch(key, lambda: self._run_acquire(session, grant))
         elif kind == "release":
             with self._lock:
                 held = session.grants.get(key)
             # The answer to `acquired` may be on its way: ACQUIRING.
             if held is not None and held._advance((ACQUIRING, OWNED), RELEASING):
                 reason, owned = str(event["reason"]), held
-                self._dispatch(key, lambda: self._run_release(session, owned, sequence, reason))
+                self._work.dispatch(key, lambda: self._run_release(session, owned, sequence, reason))
         elif kind == "lost":
             self._lose(session, key)
         session.permission.receive(sequence)
@@ -417,7 +411,7 @@ class Participant:
             grant = session.grants.pop(key, None)
         # After `released` there is nothing to lose.
         if grant is not None and grant._advance(HELD, LOST):
-            self._dispatch(key, lambda: self._run_lost(grant))
+            self._work.dispatch(key, lambda: self._run_lost(grant))
 
     def _end(self, session: _Session, reason: str) -> None:
         session.permission.end()
@@ -429,15 +423,15 @@ class Participant:
             self._lose(session, key)
         if is_first:
             self._error = self._error or AgentError("ended", f"session {session.name} has ended: {reason}")
-            _log.info("session %s has ended: %s", session.name, reason)
+            log(logging.INFO, "session %s has ended: %s", session.name, reason)
 
     # Heartbeats
 
     def _may_beat(self) -> bool:
         try:
             return self._is_alive is None or self._is_alive()
-        except Exception:
-            _log.exception("is_alive failed: no heartbeat is sent")
+        except BaseException:
+            log_exception("is_alive failed: no heartbeat is sent")
             return False
 
     def _run_heartbeats(self) -> None:
@@ -461,48 +455,12 @@ class Participant:
                 session.permission.extend(sent + answer["valid_for_ms"] / 1000.0, answer["sequence"])
             except AgentError as error:
                 wait = min(wait, session.heartbeat_every / 4)
-                _log.debug("a heartbeat failed: %s", error)
+                log(logging.DEBUG, "a heartbeat failed: %s", error)
             except Exception:
-                _log.exception("the answer to a heartbeat is not valid")
+                log_exception("the answer to a heartbeat is not valid")
         caller.close()
 
     # Callbacks
-
-    def _dispatch(self, key: Key, work: Callable[[], None]) -> None:
-        """Runs work for a partition after all earlier work for it."""
-        with self._lock:
-            queue = self._work.get(key)
-            if queue is not None:
-                queue.append(work)
-                return
-            self._work[key] = deque([work])
-            if len(self._workers) < self._callback_threads:
-                # A daemon: a callback that does not return does not keep the process from ending.
-                name = f"archon-callback-{len(self._workers)}"
-                self._workers.append(threading.Thread(target=self._run_worker, name=name, daemon=True))
-                self._workers[-1].start()
-        self._ready.put(key)
-
-    def _run_worker(self) -> None:
-        while True:
-            key = self._ready.get()
-            if key is None:
-                return
-            self._run_work(key)
-
-    def _run_work(self, key: Key) -> None:
-        while True:
-            with self._lock:
-                queue = self._work[key]
-                if not queue:
-                    del self._work[key]
-                    return
-                work = queue.popleft()
-            try:
-                work()
-            except BaseException:
-                # Also `SystemExit`: the other partitions need this thread.
-                _log.exception("a callback for partition %d of %s failed", key[1], key[0])
 
     def _run_acquire(self, session: _Session, grant: Grant) -> None:
         if grant._stage != ACQUIRING:
@@ -520,7 +478,7 @@ class Participant:
                 self._acquire(grant)
         except BaseException as error:
             reason = _reason(error)
-            _log.warning("partition %d of %s is refused: %s", grant.partition, grant.table, reason)
+            log(logging.WARNING, "partition %d of %s is refused: %s", grant.partition, grant.table, reason)
             self._forget(session, grant)
             self._answer(session, {**body, "answer": "refused", "reason": reason})
             return
@@ -571,7 +529,7 @@ class Participant:
                 taken()
             elif error.kind in ("stale", "ended", "unreachable"):
                 # The partition was lost meanwhile: that event comes or has come. Or the session has ended.
-                _log.debug("an answer was too late: %s", error)
+                log(logging.DEBUG, "an answer was too late: %s", error)
             else:
                 # The agent would wait for this answer forever.
                 self._abandon(session, error)
