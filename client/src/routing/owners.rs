@@ -1,7 +1,7 @@
 //! Watches of a table's owners, as documents for callers in other processes.
 
 use super::routes::{Owner, Routes};
-use archon_documents::{OwnerAddress, PartitionOwner, TableOwners};
+use archon_documents::{OwnerAddress, PartitionOwner, TableOwners, Whereabouts};
 use archon_types::Version;
 use std::fmt;
 use std::str::FromStr;
@@ -83,14 +83,17 @@ impl OwnersWatch {
     }
 }
 
-fn address(owner: Owner) -> OwnerAddress {
-    OwnerAddress { participant: owner.name, address: owner.address, epoch: owner.epoch.get(), serves: owner.serves }
+impl Routes {
+    /// Returns the partition of a key with its owner, as a document for callers in other processes.
+    pub fn whereabouts(&self, key: impl AsRef<[u8]>) -> Whereabouts {
+        let partition = self.partition_of(key);
+        let owner = self.owner(partition).map(address);
+        Whereabouts { table: self.table_name(), partition: partition.index, owner }
+    }
 }
 
-impl From<Owner> for OwnerAddress {
-    fn from(owner: Owner) -> Self {
-        address(owner)
-    }
+fn address(owner: Owner) -> OwnerAddress {
+    OwnerAddress { participant: owner.name, address: owner.address, epoch: owner.epoch.get(), serves: owner.serves }
 }
 
 /// Position in the changes of a table's owners; its text is the id of a server-sent event, `TABLE-VERSION`.

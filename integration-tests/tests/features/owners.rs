@@ -34,16 +34,35 @@ enum Place {
 impl Place {
     /// Sends a request for a path below the one of owners, and returns its status and the rest of its answer.
     fn get(&self, path: &str, headers: &str) -> (u16, Box<dyn std::io::BufRead>) {
-        let (mut stream, path): (Box<dyn Stream>, String) = match self {
+        let owners = match self {
+            Self::Agent(_) => "/v1/owners",
+            Self::Console(_) => "/api/v1/owners/jobs",
+        };
+        self.request(&format!("{owners}{path}"), headers)
+    }
+
+    /// Returns the owner of a key's partition.
+    fn find(&self, key: &str) -> Value {
+        let path = match self {
+            Self::Agent(_) => format!("/v1/where/{key}"),
+            Self::Console(_) => format!("/api/v1/owners/jobs/where/{key}"),
+        };
+        let (status, answer) = self.request(&path, "connection: close\r\n");
+        assert_eq!(status, 200);
+        serde_json::from_reader(answer).expect("a document")
+    }
+
+    fn request(&self, path: &str, headers: &str) -> (u16, Box<dyn std::io::BufRead>) {
+        let mut stream: Box<dyn Stream> = match self {
             Self::Agent(socket) => {
                 let stream = UnixStream::connect(socket).expect("the agent listens");
                 stream.set_read_timeout(Some(TIMEOUT)).expect("a time limit");
-                (Box::new(stream), format!("/v1/owners{path}"))
+                Box::new(stream)
             }
             Self::Console(address) => {
                 let stream = TcpStream::connect(address).expect("the console listens");
                 stream.set_read_timeout(Some(TIMEOUT)).expect("a time limit");
-                (Box::new(stream), format!("/api/v1/owners/jobs{path}"))
+                Box::new(stream)
             }
         };
         let request = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{headers}\r\n");
@@ -208,6 +227,11 @@ async fn watches_and_map_follow_the_owners() {
         if is_as_new && body.matches("10.0.0.7:8080").count() == 2 { Ok(body) } else { Err(body) }
     });
     assert!(listed.0.contains(r#""participant":"w1""#), "{}", listed.0);
+    for key in ["customer-17", "a%2Fb", "%FF%00"] {
+        let found = agent.find(key);
+        assert!(found["owner"]["address"] == "10.0.0.7:8080" && found["table"] == "jobs", "{found}");
+        assert_eq!(console.find(key), found);
+    }
 
     // The watch goes on elsewhere, after the last event.
     assert!(participant.stop(Duration::from_secs(10)).await);
@@ -276,8 +300,8 @@ fn clients_read_owners_of_lease_tables_only() {
     let status = |role, name: &str, table: &str| status(role, name, table).expect("curl starts");
     for (role, name) in [(Role::Client, "shop"), (Role::Participant, "w1")] {
         assert_eq!(
-            ["jobs", "default", "nosuch"].map(|table| status(role, name, table)),
-            ["200", "403", "403"],
+            ["jobs", "jobs/where/k", "default", "default/where/k", "nosuch"].map(|path| status(role, name, path)),
+            ["200", "200", "403", "403", "403"],
             "{name}"
         );
     }

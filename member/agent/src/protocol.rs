@@ -1,6 +1,6 @@
 //! Documents of the agent's protocol. `docs/reference/agent.schema.json` is generated from these types.
 
-pub use archon_client::documents::{OwnerAddress, PartitionOwner, TableOwners};
+pub use archon_client::documents::{OwnerAddress, PartitionOwner, TableOwners, Whereabouts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -255,19 +255,6 @@ pub struct Owned {
     pub epoch: u64,
     /// Time for which the service may act, counted from the moment when it sent the request; 0 if it is not owned.
     pub valid_for_ms: u64,
-}
-
-/// Owner of a key's partition, as answer to `GET /v1/where/{key}`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Whereabouts {
-    /// Name of the table.
-    pub table: String,
-    /// Number of the partition.
-    pub partition: u32,
-    /// Owner as reported by the coordinators; absent without one. It may have changed since: the called service checks
-    /// its ownership.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<OwnerAddress>,
 }
 
 /// State of the agent, as answer to `GET /v1/status`.

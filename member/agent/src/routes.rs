@@ -1,6 +1,6 @@
 //! Owners of partitions, for callers of the service.
 
-use crate::protocol::{ErrorBody, ErrorKind, OwnerAddress, Whereabouts};
+use crate::protocol::{ErrorBody, ErrorKind, Whereabouts};
 use archon_client::{Client, Error, OwnersWatch, Transport};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -32,9 +32,7 @@ impl Routes {
     /// The table does not exist, or the coordinators do not answer.
     pub(crate) async fn find(&self, table: &str, key: &[u8]) -> Result<Whereabouts, ErrorBody> {
         let routes = self.table(table).await.map_err(|error| refusal(&error))?;
-        let partition = routes.partition_of(key);
-        let owner = routes.owner(partition).map(OwnerAddress::from);
-        Ok(Whereabouts { table: table.to_owned(), partition: partition.index, owner })
+        Ok(routes.whereabouts(key))
     }
 
     /// Opens a watch of the owners of a table's partitions.

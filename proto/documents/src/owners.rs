@@ -28,6 +28,19 @@ pub struct PartitionOwner {
     pub owner: Option<OwnerAddress>,
 }
 
+/// Owner of a key's partition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Whereabouts {
+    /// Name of the table.
+    pub table: String,
+    /// Number of the partition.
+    pub partition: u32,
+    /// Owner as reported by the coordinators; absent without one. It may have changed since: the called service checks
+    /// its ownership.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<OwnerAddress>,
+}
+
 /// Owner of a partition, as reported by the coordinators. It may have changed since: the called service checks its
 /// ownership.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]

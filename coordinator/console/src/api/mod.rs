@@ -88,6 +88,7 @@ fn operations() -> Operations {
         .post("/partitions/{table}/{number}/merge", "Merges a partition with its right neighbour", partitions::merge)
         .get("/locate/{table}/{key}", "Returns the partition of a key", partitions::locate)
         .get("/owners/{table}", "Returns the owners of a table's partitions", owners::list)
+        .get("/owners/{table}/where/{key}", "Returns the owner of a key's partition", owners::find)
         .get("/rebalance", "Returns the current or last rebalance with its moves", rebalance::status)
         .get("/rebalance/plan", "Computes a plan; changes nothing", rebalance::plan)
         .post("/rebalance/apply", "Applies a plan", rebalance::apply)

@@ -2,10 +2,11 @@
 
 use super::asker::Asker;
 use super::extract::Path;
-use super::paths::OfTable;
+use super::paths::{Keyed, OfTable};
 use crate::error::ApiError;
-use archon_client::documents::TableOwners;
+use archon_client::documents::{TableOwners, Whereabouts};
 use archon_client::{ErrorKind, NoPosition, OwnersPosition, Routes};
+use archon_types::limits::check_key;
 use axum::Json;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -45,6 +46,13 @@ async fn routes(asker: &Asker, table: &str) -> Result<Routes, ApiError> {
 
 pub(crate) async fn list(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableOwners>, ApiError> {
     Ok(Json(routes(&asker, &named.table).await?.watch().read_all()))
+}
+
+/// Returns the owner of a key's partition.
+pub(crate) async fn find(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Json<Whereabouts>, ApiError> {
+    let routes = routes(&asker, &keyed.table).await?;
+    check_key(keyed.key.as_ref()).map_err(|detail| ApiError::new(detail.kind, detail.message))?;
+    Ok(Json(routes.whereabouts(&keyed.key)))
 }
 
 /// Streams the owners of a table: all of them, or those that have changed after the event in `Last-Event-ID`. Ends when
