@@ -29,7 +29,7 @@ pub(super) struct Config {
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct ParticipantBuilder {
-    config: Config,
+    pub(super) config: Config,
 }
 
 impl ParticipantBuilder {

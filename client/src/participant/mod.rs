@@ -181,6 +181,7 @@ impl Participant {
         let heard = deadline.min(Instant::now() + HEARD_WITHIN);
         let _ = timeout_at(heard, shared.stopping_heard.cancelled()).await;
         shared.end_wait_for_stop();
+        shared.gather_releases().await;
         let over = async {
             tokio::select! {
                 biased;

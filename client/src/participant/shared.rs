@@ -14,11 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Maximum number of cached table names: those served now, and as many dropped ones.
 const TABLES_KNOWN_MAX: usize = 2 * TABLES_SERVED_MAX;
+
+/// Maximum time for which the first releases of a stop wait for the others, to be reported in one request.
+const GATHER_WITHIN: Duration = Duration::from_millis(5);
 
 /// Failure time-outs that coordinators wait for a release.
 const RELEASE_TIMEOUTS: u64 = 8;
@@ -60,6 +63,8 @@ pub(super) struct Shared {
     pub(super) stopping: CancellationToken,
     /// Cancelled once a coordinator knows of the stop, or was not reached in time. Reports wait for it.
     pub(super) stopping_heard: CancellationToken,
+    /// Cancelled once reports of a stop wait no longer for further releases.
+    releases_gathered: CancellationToken,
     /// Cancelled to end all tasks.
     pub(super) end: CancellationToken,
     pub(super) counters: Counters,
@@ -84,6 +89,7 @@ impl Shared {
             load: ArcSwap::default(),
             stopping: CancellationToken::new(),
             stopping_heard: CancellationToken::new(),
+            releases_gathered: CancellationToken::new(),
             end: CancellationToken::new(),
             counters: Counters::default(),
             measures: ParticipantMeasures::default(),
@@ -123,16 +129,26 @@ impl Shared {
         self.decided.send_replace(());
     }
 
-    /// Lets a stopping participant report its releases.
+    /// Lets a stopping participant report its releases, once all are done or [`GATHER_WITHIN`] has passed.
     pub(super) fn end_wait_for_stop(&self) {
         self.stopping_heard.cancel();
         self.facts.notify_one();
     }
 
-    /// Returns whether reports wait for a coordinator to know of the stop: partitions that are reported before would be
-    /// given back.
-    fn awaits_stop(&self) -> bool {
-        self.stopping.is_cancelled() && !self.stopping_heard.is_cancelled()
+    /// Waits until the releases of a stop can be reported together, for at most [`GATHER_WITHIN`]. Then each is reported
+    /// when it is done.
+    pub(super) async fn gather_releases(&self) {
+        let _ = timeout(GATHER_WITHIN, self.until(Participation::has_given_up)).await;
+        self.releases_gathered.cancel();
+        self.facts.notify_one();
+    }
+
+    /// Returns whether reports wait: for a coordinator to know of the stop, since partitions that are reported before would
+    /// be given back; then for the other releases, since each request costs the coordinators a commit.
+    fn awaits_stop(&self, decides: &Participation) -> bool {
+        self.stopping.is_cancelled()
+            && !(self.stopping_heard.is_cancelled()
+                && (self.releases_gathered.is_cancelled() || decides.has_given_up()))
     }
 
     /// Remembers the tables that a coordinator names. Dropped ones are kept for a while, because their partitions are
@@ -291,7 +307,7 @@ impl Facts for Shared {
         // In one look: a loss decided in between would be reported at once.
         self.look(
             |decides| {
-                if self.holds_reports() || self.awaits_stop() { Vec::new() } else { decides.reports(count) }
+                if self.holds_reports() || self.awaits_stop(decides) { Vec::new() } else { decides.reports(count) }
             },
         )
     }
@@ -308,3 +324,7 @@ impl Facts for Shared {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "shared_tests.rs"]
+mod tests;

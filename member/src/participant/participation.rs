@@ -161,7 +161,12 @@ impl Participation {
 
     /// Returns whether the service has no partitions and everything is reported, so that the participant can leave.
     pub fn is_done(&self) -> bool {
-        self.stopping && self.reports.is_empty() && !self.holdings.tenures.values().any(Tenure::is_under_way)
+        self.has_given_up() && self.reports.is_empty()
+    }
+
+    /// Returns whether the participant stops and the service has no partitions left; the outcome may not be reported.
+    pub fn has_given_up(&self) -> bool {
+        self.stopping && !self.holdings.tenures.values().any(Tenure::is_under_way)
     }
 
     /// Returns whether the service has finished with this partition and the outcome was reported.

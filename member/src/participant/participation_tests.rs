@@ -299,8 +299,9 @@ fn stopping_participant_releases_all_and_acquires_nothing() {
     bed.told(&[host(1, 4), host(2, 4), host(3, 4)], 4);
     assert_eq!(bed.effects(), []);
     bed.it.released(first, at(5));
-    assert!(!bed.it.is_done());
+    assert!(!bed.it.has_given_up() && !bed.it.is_done());
     bed.it.released(second, at(6));
+    assert!(bed.it.has_given_up());
     assert!(!bed.it.is_done(), "it is to be told");
     for report in bed.it.reports(99) {
         bed.it.reported(&report, None);
