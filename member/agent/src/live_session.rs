@@ -51,8 +51,10 @@ pub(crate) struct LiveSession {
     settings: Settings,
     origin: Instant,
     state: Mutex<State>,
-    /// Changes with each input.
-    changed: watch::Sender<()>,
+    /// Changes with [`ServiceSession::progress`].
+    progressed: watch::Sender<()>,
+    /// Changes when the session is to end earlier than before.
+    hastened: watch::Sender<()>,
     commands: mpsc::Sender<Command>,
     /// Cancelled by a `stop` of the service, which is not queued: it must not be dropped.
     service_stops: CancellationToken,
@@ -73,7 +75,8 @@ impl LiveSession {
             settings,
             origin: Instant::now(),
             state: Mutex::new(state),
-            changed: watch::Sender::new(()),
+            progressed: watch::Sender::new(()),
+            hastened: watch::Sender::new(()),
             commands,
             service_stops: CancellationToken::new(),
             connections: AtomicU64::new(1),
@@ -87,21 +90,28 @@ impl LiveSession {
         &self.name
     }
 
-    /// Changes the state, and carries out the effects.
+    /// Changes the state, and carries out the effects. Wakes those tasks alone that have something to do: most inputs are
+    /// heartbeats and answers, which concern neither the stream nor the clock.
     fn change<T>(&self, change: impl FnOnce(&mut State, u64) -> T) -> T {
         let mut state = self.state.lock();
-        let before = state.core.connection();
+        let (before, end_before) = (state.core.progress(), state.core.deadline());
         // Under the lock, so that time never runs backwards for the state machine.
         let now = millis(self.origin.elapsed());
         let result = change(&mut state, now);
         while let Some(effect) = state.core.next_effect() {
             self.carry_out(&mut state, effect);
         }
-        if before.is_some() && state.core.connection().is_none() {
+        let (after, end_after) = (state.core.progress(), state.core.deadline());
+        if before.connection.is_some() && after.connection.is_none() {
             state.cut.cancel();
         }
         drop(state);
-        self.changed.send_replace(());
+        if before != after {
+            self.progressed.send_replace(());
+        }
+        if end_before.is_some_and(|before| end_after.is_none_or(|after| after < before)) {
+            self.hastened.send_replace(());
+        }
         result
     }
 
@@ -172,10 +182,10 @@ impl LiveSession {
 
     /// Waits for the first heartbeat.
     pub(crate) async fn first_heartbeat(&self) {
-        let mut changed = self.changed.subscribe();
+        let mut progressed = self.progressed.subscribe();
         while !self.is_heard() {
             // `self` holds the sender.
-            let _ = changed.changed().await;
+            let _ = progressed.changed().await;
         }
     }
 
@@ -258,16 +268,16 @@ impl LiveSession {
         position: u64,
         most: usize,
     ) -> Option<(Vec<Arc<Event>>, u64)> {
-        let mut changed = self.changed.subscribe();
+        let mut progressed = self.progressed.subscribe();
         loop {
-            changed.borrow_and_update();
+            progressed.borrow_and_update();
             let next = self.state.lock().core.events_after(connection, position, most);
             match next {
                 Next::Events(events, position) => return Some((events, position)),
                 Next::Close => return None,
                 Next::Wait => {
                     // `self` holds the sender.
-                    let _ = changed.changed().await;
+                    let _ = progressed.changed().await;
                     // Events of several partitions arise together, in tasks that are ready to run: they travel together.
                     yield_now().await;
                 }
@@ -295,16 +305,17 @@ impl LiveSession {
 
     /// Applies the time until the session has ended.
     pub(crate) async fn run_clock(&self) {
-        let mut changed = self.changed.subscribe();
+        let mut hastened = self.hastened.subscribe();
         loop {
-            changed.borrow_and_update();
+            hastened.borrow_and_update();
             let deadline = self.state.lock().core.deadline();
             let Some(deadline) = deadline else { return };
             tokio::select! {
+                // Permissions may have moved the deadline meanwhile.
                 () = sleep_until(self.origin + Duration::from_millis(deadline)) => {
                     self.change(|state, now| state.core.tick(now));
                 }
-                _ = changed.changed() => {}
+                _ = hastened.changed() => {}
             }
         }
     }

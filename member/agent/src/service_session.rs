@@ -51,6 +51,17 @@ pub(crate) enum Next {
     Close,
 }
 
+/// Facts about a session that its stream and its start wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Progress {
+    /// Connection that receives the events.
+    pub(crate) connection: Option<u64>,
+    /// Number of the newest event.
+    newest: u64,
+    is_heard: bool,
+    is_over: bool,
+}
+
 /// Facts about a session for metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SessionReading {
@@ -425,9 +436,9 @@ impl ServiceSession {
         }
     }
 
-    /// Returns the connection that receives the events.
-    pub(crate) const fn connection(&self) -> Option<u64> {
-        self.connection
+    /// Returns the facts that the stream and the start wait for.
+    pub(crate) const fn progress(&self) -> Progress {
+        Progress { connection: self.connection, newest: self.events.newest(), is_heard: self.heard, is_over: self.over }
     }
 
     /// Permits the service to act, and returns for how long. Every permission ends before the accepted silence does.

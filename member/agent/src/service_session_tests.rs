@@ -69,6 +69,25 @@ fn permission_ends_with_the_lease_or_the_service_lease() {
 }
 
 #[test]
+fn only_events_and_connections_are_progress() {
+    let mut session = owning();
+    let mut last = session.progress();
+    let mut advances = |session: &ServiceSession| std::mem::replace(&mut last, session.progress()) != last;
+    session.heartbeat(1, 700, 100).unwrap();
+    assert!(!advances(&session), "a heartbeat");
+    session.release(partition(3), ReleaseReason::Stopped, None, 700, 200);
+    assert!(advances(&session), "an event");
+    session.answer(released(2, 3, 5), Some("jobs"), 200).unwrap();
+    assert!(!advances(&session), "an answer");
+    session.detach(1, 300);
+    assert!(advances(&session), "the end of a connection");
+    session.attach(2, 2, 300).unwrap();
+    assert!(advances(&session), "a connection");
+    session.end("the service has stopped");
+    assert!(advances(&session), "the end");
+}
+
+#[test]
 fn hanging_service_loses_its_partitions_after_its_lease() {
     let mut session = owning();
     session.heartbeat(1, 30_000, 400).unwrap();
