@@ -10,6 +10,7 @@ mod service_manager;
 pub(crate) mod settings;
 #[cfg(test)]
 mod settings_tests;
+mod worker;
 
 pub(crate) use run::{coordinator, node, other_address, participant};
 pub(crate) use settings::{allowed, transport};

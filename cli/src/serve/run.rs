@@ -4,6 +4,7 @@ use super::files;
 use super::log::{self, Log};
 use super::service_manager::{ReadyWhen, ServiceManager};
 use super::settings::{CoordinatorSettings, node_config};
+use super::worker::on_worker;
 use crate::args::{Connection, CoordinatorArgs, NodeArgs, ParticipantArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
@@ -106,7 +107,7 @@ pub(crate) fn participant(args: &ParticipantArgs, connection: &Connection) -> Re
     let deadline = |config: &AgentConfig| config.stop_limit + archon_agent::FAREWELL;
     let program = args.exec.clone();
     serve(&log, resolve, deadline, |config, stop, service_manager| {
-        Ok(async move {
+        Ok(on_worker(async move {
             if !program.is_empty() {
                 // A program has minutes to start, longer than a service manager waits.
                 service_manager.follow(|| Ok(()), ReadyWhen::Serving, &stop);
@@ -117,7 +118,7 @@ pub(crate) fn participant(args: &ParticipantArgs, connection: &Connection) -> Re
             // The service may be started by a unit that waits for this one.
             service_manager.follow(agent.readiness(), ReadyWhen::Serving, &stop);
             agent.run(stop).await.map_err(agent_failure)
-        })
+        }))
     })
 }
 
