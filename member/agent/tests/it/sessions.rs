@@ -137,6 +137,37 @@ async fn service_that_dies_hands_over_when_its_permission_ends() {
     world.end();
 }
 
+/// The service receives each event once, in order: `next` checks the numbers.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_lost_and_repeated_answers_cause_no_event_twice() {
+    let world = World::start_with(LONG, Some(PATIENT)).await;
+    let mut service = world.connect().await;
+    world.coordinator.delay(NAME, Duration::from_millis(80));
+    world.coordinator.lose_answers(NAME, 2);
+    let first = world.grant(3);
+    assert_eq!(service.acquire().await, (3, first.get()));
+    for index in 4..7 {
+        let epoch = world.grant(index);
+        world.coordinator.repeat(NAME);
+        assert_eq!(service.acquire().await, (index, epoch.get()));
+        assert!(world.coordinator.hand_over(world.partition(index), None));
+        world.coordinator.repeat(NAME);
+        let release = service.next_release().await;
+        assert_eq!((release.partition, release.epoch), (index, epoch.get()));
+        service.answer("released", release.sequence, index, epoch.get()).await;
+        world.released(index, epoch).await;
+        world.coordinator.repeat(NAME);
+    }
+    assert!(world.coordinator.withdraw(world.partition(3)));
+    world.coordinator.repeat(NAME);
+    let lost = service.next_lost().await;
+    assert_eq!((lost.partition, lost.epoch), (3, first.get()));
+    let last = world.grant(7);
+    world.coordinator.repeat(NAME);
+    assert_eq!(service.acquire().await, (7, last.get()));
+    world.end();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reconnected_service_misses_nothing() {
     let world = World::start_with(LONG, Some(PATIENT)).await;
