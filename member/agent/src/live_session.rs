@@ -53,8 +53,8 @@ pub(crate) struct LiveSession {
     state: Mutex<State>,
     /// Changes with [`ServiceSession::progress`].
     progressed: watch::Sender<()>,
-    /// Changes when the session is to end earlier than before.
-    hastened: watch::Sender<()>,
+    /// Changes when the deadline of the session becomes earlier.
+    deadline_moved: watch::Sender<()>,
     commands: mpsc::Sender<Command>,
     /// Cancelled by a `stop` of the service, which is not queued: it must not be dropped.
     service_stops: CancellationToken,
@@ -76,7 +76,7 @@ impl LiveSession {
             origin: Instant::now(),
             state: Mutex::new(state),
             progressed: watch::Sender::new(()),
-            hastened: watch::Sender::new(()),
+            deadline_moved: watch::Sender::new(()),
             commands,
             service_stops: CancellationToken::new(),
             connections: AtomicU64::new(1),
@@ -110,7 +110,7 @@ impl LiveSession {
             self.progressed.send_replace(());
         }
         if end_before.is_some_and(|before| end_after.is_none_or(|after| after < before)) {
-            self.hastened.send_replace(());
+            self.deadline_moved.send_replace(());
         }
         result
     }
@@ -305,9 +305,9 @@ impl LiveSession {
 
     /// Applies the time until the session has ended.
     pub(crate) async fn run_clock(&self) {
-        let mut hastened = self.hastened.subscribe();
+        let mut deadline_moved = self.deadline_moved.subscribe();
         loop {
-            hastened.borrow_and_update();
+            deadline_moved.borrow_and_update();
             let deadline = self.state.lock().core.deadline();
             let Some(deadline) = deadline else { return };
             tokio::select! {
@@ -315,7 +315,7 @@ impl LiveSession {
                 () = sleep_until(self.origin + Duration::from_millis(deadline)) => {
                     self.change(|state, now| state.core.tick(now));
                 }
-                _ = hastened.changed() => {}
+                _ = deadline_moved.changed() => {}
             }
         }
     }
