@@ -11,14 +11,14 @@ use archon_types::{
 fn owner_of(partitions: u32) -> (Shared, Vec<Acquired>) {
     let (effects, mut acquired) = mpsc::unbounded_channel();
     let shared = Shared::new(ParticipantBuilder::new(Vec::new()).config, effects);
-    let (node, incarnation, placement) = (NodeId::new(2), Incarnation::new(3), PlacementId::new(7));
+    let (node, incarnation, copy) = (NodeId::new(2), Incarnation::new(3), |index| PlacementId::new(u64::from(index)));
     let host = |index| Duty::Host {
         partition: Partition {
             id: PartitionId::new(TableId::new(1), index),
             epoch: Epoch::new(4),
             version: Version::new(4),
-            leader: Some(placement),
-            placements: vec![Placement { id: placement, node, state: ReplicaState::Live }],
+            leader: Some(copy(index)),
+            placements: vec![Placement { id: copy(index), node, state: ReplicaState::Live }],
             min_in_sync: 1,
             status: PartitionStatus::Assigned,
             range: KeyRange::ALL,
@@ -26,7 +26,7 @@ fn owner_of(partitions: u32) -> (Shared, Vec<Acquired>) {
             merge: None,
             absorbed: Version::ZERO,
         },
-        placement,
+        placement: copy(index),
     };
     let duties: Vec<Duty> = (0..partitions).map(host).collect();
     shared.decide(|decides, now| {
