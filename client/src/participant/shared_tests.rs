@@ -11,7 +11,8 @@ use archon_types::{
 fn owner_of(partitions: u32) -> (Shared, Vec<Acquired>) {
     let (effects, mut acquired) = mpsc::unbounded_channel();
     let shared = Shared::new(ParticipantBuilder::new(Vec::new()).config, effects);
-    let (node, incarnation, copy) = (NodeId::new(2), Incarnation::new(3), |index| PlacementId::new(u64::from(index)));
+    let (node, incarnation, copy) =
+        (NodeId::new(2), Incarnation::new(3), |index: u32| PlacementId::new(u64::from(index)));
     let host = |index| Duty::Host {
         partition: Partition {
             id: PartitionId::new(TableId::new(1), index),
