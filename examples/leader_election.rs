@@ -7,7 +7,7 @@
 //! The candidates are in one program here, so that one clock covers them all. Yours are processes on machines of their
 //! own, each with a `Participant` of the same table.
 
-use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
+use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, ReleaseCause};
 use archon_examples::Result;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ impl Callbacks for Candidate {
         Ok(())
     }
 
-    async fn release(&self, _: Grant, _: Why) {
+    async fn release(&self, _: Grant, _: ReleaseCause) {
         self.log.ends(self.name);
     }
 

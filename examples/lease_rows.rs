@@ -124,12 +124,12 @@ struct Jobs {
 }
 
 impl Service for Jobs {
-    async fn acquire(&self, held: Held) -> std::result::Result<(), AcquireError> {
+    async fn acquire(&self, held: Ownership) -> std::result::Result<(), AcquireError> {
         self.log.begins(self.name, held);
         Ok(())
     }
 
-    async fn release(&self, held: Held) {
+    async fn release(&self, held: Ownership) {
         self.log.ends(held.lease().partition);
     }
 
@@ -146,7 +146,7 @@ struct Log {
 
 #[derive(Default)]
 struct Notes {
-    owners: BTreeMap<u32, (&'static str, Held)>,
+    owners: BTreeMap<u32, (&'static str, Ownership)>,
     /// The highest token of each partition.
     tokens: BTreeMap<u32, u64>,
     /// Violations.
@@ -154,7 +154,7 @@ struct Notes {
 }
 
 impl Log {
-    fn begins(&self, name: &'static str, held: Held) {
+    fn begins(&self, name: &'static str, held: Ownership) {
         let mut notes = self.notes();
         let Lease { partition, token } = held.lease();
         let before = notes.owners.insert(partition, (name, held));

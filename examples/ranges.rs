@@ -56,7 +56,7 @@ async fn ranges() -> Result {
             },
         }
     }
-    let within = |(row, bytes): &Held| row.splits_into.is_none() && (1..=LIMIT_BYTES).contains(bytes);
+    let within = |(row, bytes): &PartitionSize| row.splits_into.is_none() && (1..=LIMIT_BYTES).contains(bytes);
     let grown = loop {
         let found = partitions(&admin).await?;
         if found.iter().all(within) {
@@ -92,10 +92,10 @@ async fn measure(client: Client, sensor: usize) -> usize {
 }
 
 /// A partition with the bytes that its leader holds; zero until they are counted.
-type Held = (PartitionSummary, u64);
+type PartitionSize = (PartitionSummary, u64);
 
 /// Returns the partitions in order of their keys.
-async fn partitions(admin: &Admin) -> Result<Vec<Held>> {
+async fn partitions(admin: &Admin) -> Result<Vec<PartitionSize>> {
     let mut held = Vec::new();
     for row in admin.table(TABLE).await? {
         let copies = admin.describe_partition(TABLE, row.id).await?.copies;
@@ -123,7 +123,7 @@ async fn readings(client: &Client) -> Result<usize> {
     }
 }
 
-fn draw(partitions: &[Held], began: Instant) {
+fn draw(partitions: &[PartitionSize], began: Instant) {
     println!("after {:.1} s:", began.elapsed().as_secs_f64());
     for (row, bytes) in partitions {
         let bar = "#".repeat((bytes * BAR).div_ceil(LIMIT_BYTES).min(2 * BAR) as usize);

@@ -216,7 +216,7 @@ impl FileReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{Revision, Stored, pack_entry, unpack_entries};
+    use archon_types::{Revision, StoredValue, pack_entry, unpack_entries};
 
     fn file(blocks: &[Vec<(&str, &str)>]) -> (Vec<u8>, FileSum) {
         let (mut writer, head) = FileWriter::begin();
@@ -225,7 +225,7 @@ mod tests {
             let mut entries = BytesMut::new();
             for (key, value) in block {
                 let value = Bytes::copy_from_slice(value.as_bytes());
-                pack_entry(&mut entries, key.as_bytes(), &Stored::new(value, Revision::new(number as u64)));
+                pack_entry(&mut entries, key.as_bytes(), &StoredValue::new(value, Revision::new(number as u64)));
             }
             file.extend(writer.block(&entries, block.len() as u32, crc32c(&entries)).unwrap());
             file.extend(&entries);
@@ -265,7 +265,7 @@ mod tests {
     fn block_of(bytes: usize, tiny: bool) -> (BytesMut, u32) {
         let (mut entries, mut count) = (BytesMut::new(), 0);
         let mut pack = |key: &[u8], value: &[u8]| {
-            pack_entry(&mut entries, key, &Stored::new(Bytes::copy_from_slice(value), Revision::new(1)));
+            pack_entry(&mut entries, key, &StoredValue::new(Bytes::copy_from_slice(value), Revision::new(1)));
             count += 1;
             entries.len()
         };

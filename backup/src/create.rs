@@ -2,16 +2,16 @@
 //! so that an interrupted backup can be resumed; a snapshot that ends early is started again. Files of unchanged
 //! partitions are taken from an earlier backup (`earlier`).
 
+use crate::base_backup::BaseBackup;
 use crate::begun::{carried_on, chosen, look};
 use crate::block::{FORMAT, FileWriter};
-use crate::earlier::Earlier;
 use crate::error::BackupError;
 use crate::left::{left_of_hashed, left_of_ranges};
-use crate::manifest::{BEGUN, DATA, Done, JOURNAL, MANIFEST, Manifest, Piece, TableBackup, seal, unseal};
+use crate::manifest::{BEGUN, DATA, FinishedPiece, JOURNAL, MANIFEST, Manifest, Piece, TableBackup, seal, unseal};
 use crate::pace::Pace;
 use crate::progress::Progress;
+use crate::restore_marker::Note;
 use crate::store::{Sink, Store};
-use crate::unfinished::Note;
 use archon_client::{
     Admin, Client, ClientBuilder, Error, ErrorDetail, ErrorKind, KeyRange, Quorum, Snapshot, SnapshotOf, TableSummary,
 };
@@ -50,7 +50,7 @@ pub struct CreateOptions {
 
 /// A table skipped by a backup of all tables, because a restore into it has not finished.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct LeftOut {
+pub struct SkippedTable {
     /// Name of the table.
     pub table: String,
     /// Number of files restored so far.
@@ -61,11 +61,11 @@ pub struct LeftOut {
 
 /// A finished backup.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct FinishedBackup {
     /// Its content.
     pub manifest: Manifest,
     /// Tables that were left out although all were requested.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<SkippedTable>,
     /// Number of files taken over from an earlier backup.
     pub files_taken_over: u32,
     /// Bytes of these files, which no node had to send.
@@ -90,7 +90,7 @@ pub async fn create(
     store: &Store,
     options: &CreateOptions,
     progress: &Progress,
-) -> Result<Taken, BackupError> {
+) -> Result<FinishedBackup, BackupError> {
     look(store).await?;
     let mut held = store.hold(progress).await?;
     let taken = held.keep(take(admin, client, store, options, progress)).await;
@@ -105,7 +105,7 @@ async fn take(
     store: &Store,
     options: &CreateOptions,
     progress: &Progress,
-) -> Result<Taken, BackupError> {
+) -> Result<FinishedBackup, BackupError> {
     look(store).await?;
     let begun_at_ms = now_ms();
     let cluster_id = admin.status().await?.cluster_id;
@@ -134,7 +134,7 @@ async fn take(
         },
     };
     let earlier = match &options.since {
-        Some(since) => Some(Earlier::open(since, &manifest).await?),
+        Some(since) => Some(BaseBackup::open(since, &manifest).await?),
         None => None,
     };
     store.make(&[DATA, JOURNAL]).await?;
@@ -184,13 +184,13 @@ async fn take(
         table.pieces = pieces;
         clients.get_or_insert(own);
     }
-    manifest.tables.retain(|table| !left_out.iter().any(|left: &LeftOut| left.table == table.table.name));
+    manifest.tables.retain(|table| !left_out.iter().any(|left: &SkippedTable| left.table == table.table.name));
     manifest.finished_at_ms = now_ms();
     manifest.check()?;
     store.write(MANIFEST, seal(&manifest)?).await?;
     clean(store, &manifest).await?;
     let (files_taken_over, bytes_taken_over) = taking.taken_over();
-    Ok(Taken { manifest, left_out, files_taken_over, bytes_taken_over })
+    Ok(FinishedBackup { manifest, left_out, files_taken_over, bytes_taken_over })
 }
 
 /// Returns the number of the next file: above all existing ones.
@@ -222,7 +222,7 @@ async fn stored(admin: &Admin, name: &str) -> u64 {
 
 struct BackupRun<'a> {
     store: &'a Store,
-    earlier: Option<Earlier<'a>>,
+    earlier: Option<BaseBackup<'a>>,
     files_taken_over: AtomicU64,
     bytes_taken_over: AtomicU64,
     progress: &'a Progress,
@@ -238,7 +238,7 @@ impl BackupRun<'_> {
         let mut done: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
         for name in self.store.list(JOURNAL).await? {
             let Some(bytes) = self.store.read(&name).await? else { continue };
-            let Ok(found) = unseal::<Done>(&name, &bytes) else {
+            let Ok(found) = unseal::<FinishedPiece>(&name, &bytes) else {
                 tracing::warn!(name, "the record of a finished piece is damaged; reading the piece again");
                 continue;
             };
@@ -251,7 +251,7 @@ impl BackupRun<'_> {
     }
 
     /// Counts a piece that was not counted while it was read.
-    fn count(&self, Done { piece, taken_over, .. }: &Done) {
+    fn count(&self, FinishedPiece { piece, taken_over, .. }: &FinishedPiece) {
         self.progress.came(usize::try_from(piece.file_bytes).unwrap_or(usize::MAX), piece.entries);
         self.progress.piece_done();
         if *taken_over {
@@ -318,7 +318,7 @@ impl BackupRun<'_> {
         if let Some(same) = same {
             drop(snapshot);
             let piece = same.take_over(self.store, file).await?;
-            let done = Done { table_id: table.id, piece, taken_over: true };
+            let done = FinishedPiece { table_id: table.id, piece, taken_over: true };
             self.note(&name, &done).await?;
             self.count(&done);
             return Ok(done.piece);
@@ -328,7 +328,7 @@ impl BackupRun<'_> {
         match self.fill(snapshot, &mut sink, &file, (&mut bytes, &mut entries)).await {
             Ok(piece) => {
                 sink.finish().await?;
-                let done = Done { table_id: table.id, piece, taken_over: false };
+                let done = FinishedPiece { table_id: table.id, piece, taken_over: false };
                 self.note(&name, &done).await?;
                 self.progress.piece_done();
                 Ok(done.piece)
@@ -342,7 +342,7 @@ impl BackupRun<'_> {
     }
 
     /// Records that a piece is finished.
-    async fn note(&self, name: &str, done: &Done) -> Result<(), BackupError> {
+    async fn note(&self, name: &str, done: &FinishedPiece) -> Result<(), BackupError> {
         self.store.write(&format!("{JOURNAL}{name}.json"), seal(done)?).await
     }
 

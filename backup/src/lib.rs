@@ -13,28 +13,28 @@
 //! | `restore` | restore into new tables |
 //! | `unfinished` | marker of tables with an unfinished restore |
 
+mod base_backup;
 mod begun;
 mod block;
 mod create;
-mod earlier;
 mod error;
 mod left;
 mod manifest;
 mod pace;
 mod progress;
 mod restore;
+mod restore_marker;
 mod store;
 mod trouble;
-mod unfinished;
 mod verify;
 
 pub use block::{BLOCK_BYTES_MAX, FORMAT};
-pub use create::{CreateOptions, LeftOut, Taken, create};
+pub use create::{CreateOptions, FinishedBackup, SkippedTable, create};
 pub use error::{BackupError, Damage};
 pub use manifest::{Manifest, Piece, TableBackup};
 pub use progress::Progress;
 pub use restore::{RestoreOptions, RestoredTable, restore};
+pub use restore_marker::check_whole;
 pub use store::Store;
 pub use trouble::StoreTrouble;
-pub use unfinished::check_whole;
 pub use verify::{BackupSummary, show, verify};

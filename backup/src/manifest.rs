@@ -4,7 +4,7 @@
 
 use crate::block::{FORMAT, FORMAT_MIN, FileSum};
 use crate::error::BackupError;
-use archon_client::{Bytes, Holds, KeyRange, KeysBy, TableSummary, Word};
+use archon_client::{Bytes, KeyRange, KeysBy, OpenEnum, TableContent, TableSummary};
 use archon_types::limits::check_name;
 use archon_types::{hex, plain};
 use crc32c::crc32c;
@@ -83,7 +83,7 @@ pub struct Piece {
 
 /// A finished piece of an unfinished backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Done {
+pub(crate) struct FinishedPiece {
     pub(crate) table_id: u64,
     pub(crate) piece: Piece,
     /// Set if its file was taken over from an earlier backup.
@@ -140,12 +140,12 @@ pub(crate) fn names<'a>(tables: impl Iterator<Item = &'a TableSummary>) -> Strin
 impl TableBackup {
     /// Returns whether its partitions hold entries.
     pub(crate) fn holds_data(&self) -> bool {
-        self.table.holds == Word::Known(Holds::Data)
+        self.table.holds == OpenEnum::Known(TableContent::Data)
     }
 
     /// Returns whether it is partitioned by ranges.
     pub(crate) fn is_range(&self) -> bool {
-        self.table.keys == Word::Known(KeysBy::Range)
+        self.table.keys == OpenEnum::Known(KeysBy::Range)
     }
 
     fn check(&self) -> Result<(), BackupError> {
@@ -158,7 +158,7 @@ impl TableBackup {
         if let Some(piece) = self.pieces.iter().find(|piece| !inside(piece)) {
             return damaged(format!("{:?} is not a file of a backup", piece.file));
         }
-        if matches!(self.table.holds, Word::Unknown(_)) || matches!(self.table.keys, Word::Unknown(_)) {
+        if matches!(self.table.holds, OpenEnum::Unknown(_)) || matches!(self.table.keys, OpenEnum::Unknown(_)) {
             return damaged(format!("table {name} has a kind unknown to this version"));
         }
         if !self.holds_data() {
@@ -244,7 +244,7 @@ pub(crate) fn seal<T: Serialize>(document: &T) -> Result<Bytes, BackupError> {
 pub(crate) fn unseal<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, BackupError> {
     /// Decoded first, because a newer version may write anything else.
     #[derive(Deserialize)]
-    struct Formatted {
+    struct FormatField {
         format: Option<u32>,
     }
     let damaged = |what: &str| BackupError::damaged(file, None, what);
@@ -256,7 +256,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T,
         return Err(damaged("its checksum does not fit"));
     }
     let read = |error: serde_json::Error| damaged(&format!("it cannot be read: {error}"));
-    let Formatted { format } = serde_json::from_str(content).map_err(read)?;
+    let FormatField { format } = serde_json::from_str(content).map_err(read)?;
     if let Some(found) = format.filter(|found| !(FORMAT_MIN..=FORMAT).contains(found)) {
         return Err(BackupError::Newer { file: file.to_owned(), found, known: FORMAT });
     }

@@ -17,7 +17,7 @@ pub(crate) fn table(keys: KeysBy, partitions_total: u32, pieces: Vec<Piece>) -> 
         split_above_rate: None,
         merge_below_bytes: None,
         replication: 3,
-        holds: Holds::Data.into(),
+        holds: TableContent::Data.into(),
         version: 9,
     };
     TableBackup { table, pieces }

@@ -5,8 +5,8 @@ use crate::error::BackupError;
 use crate::manifest::{Manifest, Piece, TableBackup};
 use crate::pace::Pace;
 use crate::progress::Progress;
+use crate::restore_marker::{KEY, Note, RestoreMarker};
 use crate::store::Store;
-use crate::unfinished::{KEY, Note, Unfinished};
 use crate::verify::{PieceReader, show, verify_tables};
 use archon_client::{Admin, Client, ClientBuilder, Error, ErrorKind, Expiry, Op, RangeLimits, Revision, TableSummary};
 use archon_types::limits::REPLICAS_MAX;
@@ -76,7 +76,7 @@ pub async fn restore(
     }
     // Quick checks come before everything is read.
     let manifest = show(store).await?;
-    let restoring = Restoring { admin, client, store, options, progress, backup: manifest.id()? };
+    let restoring = TableRestore { admin, client, store, options, progress, backup: manifest.id()? };
     let chosen = chosen(&manifest, options)?;
     check_partitions(&chosen, options)?;
     restoring.places(&chosen).await?;
@@ -130,7 +130,7 @@ enum Place {
     Begun(Box<TableSummary>, Option<(Note, Revision)>),
 }
 
-struct Restoring<'a> {
+struct TableRestore<'a> {
     admin: &'a Admin,
     client: ClientBuilder,
     store: &'a Store,
@@ -140,7 +140,7 @@ struct Restoring<'a> {
     backup: String,
 }
 
-impl Restoring<'_> {
+impl TableRestore<'_> {
     fn name<'b>(&'b self, table: &'b TableBackup) -> &'b str {
         self.options.rename.as_deref().unwrap_or(&table.table.name)
     }
@@ -200,7 +200,11 @@ impl Restoring<'_> {
     }
 
     /// Restores a table; returns it with the marker row of the unfinished restore.
-    async fn one(&self, table: &TableBackup, place: Place) -> Result<(RestoredTable, Option<Unfinished>), BackupError> {
+    async fn one(
+        &self,
+        table: &TableBackup,
+        place: Place,
+    ) -> Result<(RestoredTable, Option<RestoreMarker>), BackupError> {
         let name = self.name(table);
         let (made, noted, is_new) = match place {
             Place::New => (make(self.admin, name, table, self.options).await?, None, true),
@@ -213,9 +217,10 @@ impl Restoring<'_> {
             let filled = async {
                 let client = open(self.client.clone().table(name)).await?;
                 let (done, before) = noted.map_or_else(Default::default, |(note, at)| (note.files_done(), at));
-                let unfinished = unfinished.insert(Unfinished::begin(&client, self.note(table), done, before).await?);
+                let unfinished =
+                    unfinished.insert(RestoreMarker::begin(&client, self.note(table), done, before).await?);
                 let Self { store, progress, .. } = *self;
-                let filling = Filling { store, table, pace: &pace, progress, entries: &entries, is_new, unfinished };
+                let filling = TableFill { store, table, pace: &pace, progress, entries: &entries, is_new, unfinished };
                 filling.fill(&client).await
             };
             filled.await.map_err(|source| BackupError::Partial {
@@ -277,7 +282,7 @@ fn thinned<T>(all: Vec<T>, most: usize) -> Vec<T> {
     all.into_iter().enumerate().filter(|(number, _)| (number + 1) % every == 0).map(|(_, one)| one).collect()
 }
 
-struct Filling<'a> {
+struct TableFill<'a> {
     store: &'a Store,
     table: &'a TableBackup,
     pace: &'a Pace,
@@ -285,10 +290,10 @@ struct Filling<'a> {
     entries: &'a AtomicU64,
     /// Set if the table was empty before.
     is_new: bool,
-    unfinished: &'a Unfinished,
+    unfinished: &'a RestoreMarker,
 }
 
-impl Filling<'_> {
+impl TableFill<'_> {
     async fn fill(&self, client: &Client) -> Result<(), BackupError> {
         let pieces = (0..).zip(&self.table.pieces).map(|(number, piece)| self.piece(client, number, piece));
         stream::iter(pieces).buffer_unordered(PIECES_AT_ONCE).try_collect::<Vec<()>>().await?;

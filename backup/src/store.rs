@@ -2,7 +2,7 @@
 //! at all.
 
 mod directory;
-mod held;
+mod locked_place;
 #[cfg(feature = "object-store")]
 mod objects;
 mod place;
@@ -11,7 +11,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use held::Held;
+pub(crate) use locked_place::LockedPlace;
 pub(crate) use sink::Sink;
 pub(crate) use source::Source;
 
@@ -70,11 +70,11 @@ impl Store {
 
     /// Creates the place if it does not exist, and locks it. `progress` describes what it waits for.
     #[cfg_attr(not(feature = "object-store"), allow(unused_variables))]
-    pub(crate) async fn hold(&self, progress: &Progress) -> Result<Held, BackupError> {
+    pub(crate) async fn hold(&self, progress: &Progress) -> Result<LockedPlace, BackupError> {
         match &self.0 {
-            Kind::Directory(directory) => Ok(Held::of_directory(directory.hold().await?)),
+            Kind::Directory(directory) => Ok(LockedPlace::of_directory(directory.hold().await?)),
             #[cfg(feature = "object-store")]
-            Kind::Objects(objects) => Ok(Held::of_objects(objects.hold(progress).await?)),
+            Kind::Objects(objects) => Ok(LockedPlace::of_objects(objects.hold(progress).await?)),
         }
     }
 

@@ -182,8 +182,8 @@ impl From<archon_load::Failure> for Failure {
 }
 
 /// Time-outs of a cluster that this command runs itself.
-impl From<archon_load::Late> for Failure {
-    fn from(late: archon_load::Late) -> Self {
+impl From<archon_load::TimeoutError> for Failure {
+    fn from(late: archon_load::TimeoutError) -> Self {
         Self::failed(late.to_string())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::admin::rebalance::plan_file::PlanFile;
 use crate::args::RowFormat;
-use crate::kv::rows::{Bad, Row, RowWriter, Rows};
+use crate::kv::rows::{InvalidLine, Row, RowWriter, Rows};
 use crate::serve::file::ConfigFile;
 use crate::serve::settings::coordinator::FromCoordinatorFile;
 use crate::serve::settings::node::FromNodeFile;
@@ -43,8 +43,9 @@ pub fn coordinator_file(path: &Path) -> Result<(), String> {
 /// Rows differ after they were written and read.
 pub fn rows(input: &[u8], csv: bool) -> Result<usize, String> {
     let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
-    let read =
-        |text: &[u8]| Rows::new(format, text).map(|row| row.map(|(_, row)| row)).collect::<Result<Vec<Row>, Bad>>();
+    let read = |text: &[u8]| {
+        Rows::new(format, text).map(|row| row.map(|(_, row)| row)).collect::<Result<Vec<Row>, InvalidLine>>()
+    };
     let found = read(input).map_err(|bad| format!("line {}: {}", bad.line, bad.why))?;
     let write = |out: &mut RowWriter<Vec<u8>>| {
         found.iter().try_for_each(|row| out.write(&row.key, &row.value, row.expires_at_ms))

@@ -1,7 +1,7 @@
 //! Benchmark of ownership checks, which a service does for each piece of work: `have_partition` and `Grant::check`,
 //! beside the clock that both read. `cargo bench -p archonkv-client --bench have_partition`
 
-use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
+use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, ReleaseCause};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_session::{BootClock, Clock};
 use archon_types::{ProtocolRange, Settings, TableId};
@@ -46,7 +46,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let admin = Admin::new([listen.to_string()], TIMEOUT)?;
     let table = TableId::new(admin.create_lease_table("jobs", PARTITIONS).await?.id);
     let participant = Participant::builder([listen.to_string()]).table("jobs").name("w1").address("w1.example:80");
-    let participant = participant.start(Nothing).await?;
+    let participant = participant.start(IdleService).await?;
     let began = Instant::now();
     while participant.owned().len() < PARTITIONS as usize {
         if began.elapsed() > TIMEOUT {
@@ -101,14 +101,14 @@ fn round(threads: usize, ask: &(impl Fn(u32) -> bool + Sync)) -> f64 {
 }
 
 /// A service without work.
-struct Nothing;
+struct IdleService;
 
-impl Callbacks for Nothing {
+impl Callbacks for IdleService {
     async fn acquire(&self, _: Grant) -> Result<(), AcquireError> {
         Ok(())
     }
 
-    async fn release(&self, _: Grant, _: Why) {}
+    async fn release(&self, _: Grant, _: ReleaseCause) {}
 
     fn lost(&self, _: PartitionId, _: Epoch) {}
 }

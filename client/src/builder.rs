@@ -3,9 +3,9 @@
 use crate::error::Error;
 use crate::kv::Client;
 use crate::net::link::{beyond, check_endpoints};
+use crate::routing::forwarders::Forwarders;
 use crate::routing::routes::Routes;
-use crate::routing::via::Via;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use archon_security::{Tls, Transport};
 use archon_types::DEFAULT_TABLE;
 use std::sync::Arc;
@@ -104,10 +104,11 @@ impl ClientBuilder {
         Routes::open(shared, guard, table, self.timeout).await
     }
 
-    fn begin(&self) -> Result<(Arc<Shared>, Arc<DropGuard>), Error> {
+    fn begin(&self) -> Result<(Arc<ClientState>, Arc<DropGuard>), Error> {
         check_endpoints(&self.endpoints)?;
-        let via = self.via_endpoints.then(|| Via::new(self.endpoints.clone()));
-        let shared = Arc::new(Shared::new(self.endpoints.clone(), self.connect_timeout, self.transport.clone(), via));
+        let via = self.via_endpoints.then(|| Forwarders::new(self.endpoints.clone()));
+        let shared =
+            Arc::new(ClientState::new(self.endpoints.clone(), self.connect_timeout, self.transport.clone(), via));
         let guard = Arc::new(shared.stop.clone().drop_guard());
         Ok((shared, guard))
     }

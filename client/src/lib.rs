@@ -32,7 +32,7 @@ mod net;
 mod participant;
 mod revocations;
 mod routing;
-mod shared;
+mod state;
 mod stats;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -44,24 +44,26 @@ pub use admin::quorum::QuorumSnapshot;
 /// Requests and answers of the administration.
 pub use archon_documents as documents;
 pub use archon_documents::{
-    AccessChanged, AccessRight, AccessSummary, BarSummary, Cancelled, CertificatesWithdrawn, Check, CoordinatorStatus,
-    CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, Located, LossCheck, MemberTiming, MoveStatus,
-    NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy, PartitionDescription, PartitionMerge, PartitionSplit,
-    PartitionSummary, PendingQuorumChange, Quorum, QuorumRecovery, RangeSummary, Reason, RebalanceStatus,
-    RebalanceSummary, RecoveryDoubt, RemoveCheck, Reshaping, SettingSummary, SettingsChanged, SettingsSummary, Status,
-    TableCheck, TableSummary, UpgradeChanged, UpgradeMember, UpgradeSummary, WithdrawnCertificates,
+    AccessChanged, AccessRight, AccessSummary, BarSummary, CertificatesWithdrawn, Check, CoordinatorStatus,
+    CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, KeyLocation, LossCheck, MemberTiming,
+    MoveStatus, NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy, PartitionDescription, PartitionMerge,
+    PartitionSplit, PartitionSummary, PendingQuorumChange, Quorum, QuorumRecovery, RangeChangeStatus, RangeSummary,
+    Reason, RebalanceCancellation, RebalanceStatus, RebalanceSummary, RecoveryDoubt, RemoveCheck, SettingSummary,
+    SettingsChanged, SettingsSummary, Status, TableCheck, TableSummary, UpgradeChanged, UpgradeMember, UpgradeSummary,
+    WithdrawnCertificates,
 };
 /// Reason for the release of a partition, for [`Callbacks::release`].
-pub use archon_member::Why;
+pub use archon_member::ReleaseCause;
 pub use archon_security::{CredentialsError, Identity, Role, Tls, Transport};
-pub use archon_types::plan::{Move, Plan, Unmet};
+pub use archon_types::plan::{Move, Plan, UnmetGoal};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
-    Answer, Condition, CoordinatorRole, DoorState, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Expiry, Holds,
+    Answer, Condition, CoordinatorRole, DoorState, DoubtKind, Epoch, ErrorDetail, ErrorKind, EventCode, Expiry,
     KeyRange, KeyText, KeysBy, MemberKind, MoveCode, MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus,
-    OTHER_HISTORY_REMEDY, Op, PartitionId, PartitionStatus, Position, QuorumChange, RangeLimits, ReasonCode,
-    ReplicaState, ReshapingKind, ReshapingPhase, Revision, Right, Setting, SettingChange, SettingChanged, SettingUnit,
-    Severity, Stored, TableChange, TableId, TraitsChange, TransportKind, UnknownWord, UnmetCode, Version, Word,
+    OTHER_HISTORY_REMEDY, Op, OpenEnum, PartitionId, PartitionStatus, Position, QuorumChange, RangeChangeKind,
+    RangeChangePhase, RangeLimits, ReasonCode, ReplicaState, Revision, Right, Setting, SettingChange, SettingChanged,
+    SettingUnit, Severity, StoredValue, TableChange, TableContent, TableId, TraitsChange, TransportKind, UnknownWord,
+    UnmetCode, Version,
 };
 pub use builder::ClientBuilder;
 /// The crate of the type [`Bytes`] of keys and values.
@@ -77,7 +79,7 @@ pub use kv::transaction::{Transaction, TransactionOutcome};
 pub use kv::{Client, Counter, Value};
 pub use lock::{Lock, LockError, LockLost, LockOptions};
 pub use participant::{
-    AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
+    AcquireError, Callbacks, Grant, Participant, ParticipantBuilder, ParticipantStats, PartitionLost, ServiceLoad,
 };
 pub use revocations::follow_revocations;
 pub use routing::owners::{NoPosition, OwnersPosition, OwnersWatch};

@@ -4,7 +4,7 @@ use crate::admin::Admin;
 use crate::error::Error;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::{self, stats_client::StatsClient};
-use archon_security::Expected;
+use archon_security::ExpectedPeer;
 use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Admin {
     /// [`Error::InvalidArgument`] for an invalid address; `Unreachable` without an answer within the time-out.
     pub async fn node_stats(&self, address: &str) -> Result<NodeStats, Error> {
         let coordinator_client = self.coordinator_client();
-        let channel = coordinator_client.links().channel(address, Expected::Servers)?;
+        let channel = coordinator_client.links().channel(address, ExpectedPeer::Servers)?;
         let mut client = StatsClient::new(channel);
         let limit = coordinator_client.timeout();
         let answered = timeout(limit, client.read(v1::ReadStatsRequest { cluster: None })).await;

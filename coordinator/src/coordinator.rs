@@ -1,17 +1,19 @@
 //! A coordinator's parts, with their order of start and stop.
 
-use crate::audit::{self, Audit, Writing};
+use crate::audit::{self, Audit, WritingTask};
 use crate::config::{CoordinatorConfig, FirstStart};
-use crate::end::{End, Ending, watch_health};
+use crate::end::{End, FailureChannel, watch_health};
 use crate::error::CoordinatorError;
-use crate::first_start::{Founding, Joined, Newcomer, Waiting, found, join};
+use crate::first_start::{Founding, JoinAnswer, Newcomer, WaitReason, found, join};
 use crate::identity::{Identity, IdentityError};
 use crate::leader::control::{Control, STEP_UP_DEADLINE};
-use crate::leader::session::Leading;
+use crate::leader::session::CurrentSession;
 use crate::quorum::own_address;
-use crate::quorum::protocol_keeper::{self, Kept};
+use crate::quorum::protocol_keeper::{self, SharedIdentity};
 use crate::quorum::quorum_monitor;
-use crate::raft::{self, Checksums, KeptMarks, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE, boot_at};
+use crate::raft::{
+    self, Checksums, KeptMarks, LocalVoter, Peers, ProtocolSupport, Quorum, Storage, TRANSFER_DEADLINE, boot_at,
+};
 use crate::readiness;
 use crate::serve::serve;
 use crate::service::Context;
@@ -60,11 +62,11 @@ pub struct Coordinator {
     /// Cancels the server.
     serving: CancellationToken,
     failure: watch::Receiver<Option<End>>,
-    starting: JoinHandle<Result<Running, CoordinatorError>>,
+    starting: JoinHandle<Result<RunningCoordinator, CoordinatorError>>,
     started: watch::Receiver<Start>,
     server: JoinHandle<()>,
     /// Records requests and refusals of the server, so it ends after it.
-    audit: Writing,
+    audit: WritingTask,
     /// Serves metrics and health, also while everything else stops.
     metrics_server: Option<MetricsServer>,
 }
@@ -77,11 +79,11 @@ enum Start {
     Failed,
 }
 
-struct Running {
+struct RunningCoordinator {
     quorum: Quorum,
     tasks: Vec<(&'static str, JoinHandle<()>)>,
     /// Kept for its lock.
-    _identity: Kept,
+    _identity: SharedIdentity,
 }
 
 impl Coordinator {
@@ -121,8 +123,8 @@ impl Coordinator {
         let context = Context {
             id: config.id,
             quorum: Arc::new(OnceLock::new()),
-            waiting: Waiting::default(),
-            leading: Leading::default(),
+            waiting: WaitReason::default(),
+            leading: CurrentSession::default(),
             metrics,
             audit,
             transport: config.transport.clone(),
@@ -316,12 +318,12 @@ where
     };
     let dir = config.data_dir.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        if let Some(Joined { quorum, members }) = joined {
+        if let Some(JoinAnswer { quorum, members }) = joined {
             identity.set_joined(quorum, members)?;
         }
         let quorum = identity.quorum().ok_or_else(|| IdentityError::New { dir: dir.clone() })?;
         let expected = Arc::new(identity.peers().keys().copied().collect());
-        let spoken = Spoken::new(speaks, identity.protocol());
+        let spoken = ProtocolSupport::new(speaks, identity.protocol());
         let marks = KeptMarks::begin(&dir, id, identity.storage(), Uuid::new_v4());
         let local_voter = LocalVoter {
             id,
@@ -348,8 +350,8 @@ async fn begin(
     peers: Peers,
     context: Context,
     work: CancellationToken,
-    failed: Ending,
-) -> Result<Running, CoordinatorError> {
+    failed: FailureChannel,
+) -> Result<RunningCoordinator, CoordinatorError> {
     let founders = Arc::new(identity.peers().clone());
     let founding = if storage.is_empty() && identity.is_founder() {
         tokio::select! {
@@ -435,11 +437,11 @@ async fn begin(
         ("withdrawn", withdrawn),
     ];
     let tasks = own.into_iter().chain(moved).chain(of_raft).collect();
-    Ok(Running { quorum, tasks, _identity: identity })
+    Ok(RunningCoordinator { quorum, tasks, _identity: identity })
 }
 
 /// Reports the failure of an essential task, so that the process ends and a fresh one takes its place.
-fn watched(task: &'static str, handle: JoinHandle<()>, failed: Ending) -> JoinHandle<()> {
+fn watched(task: &'static str, handle: JoinHandle<()>, failed: FailureChannel) -> JoinHandle<()> {
     tokio::spawn(async move {
         if let Err(error) = handle.await {
             tracing::error!(task, %error, "a task failed");

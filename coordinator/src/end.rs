@@ -25,7 +25,7 @@ pub(crate) enum End {
 }
 
 /// Channel for the reason why this coordinator cannot continue.
-pub(crate) type Ending = Arc<watch::Sender<Option<End>>>;
+pub(crate) type FailureChannel = Arc<watch::Sender<Option<End>>>;
 
 impl End {
     /// Returns the error with which coordinator `id` ends.
@@ -67,7 +67,7 @@ impl End {
 
 /// Reports when Raft ended by itself, by a storage error or a panic in it, and when this coordinator is no longer a
 /// member.
-pub(crate) async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Ending) {
+pub(crate) async fn watch_health(quorum: Quorum, work: CancellationToken, failed: FailureChannel) {
     let mut raft_ended = std::pin::pin!(quorum.raft_ended());
     loop {
         let ended = tokio::select! {

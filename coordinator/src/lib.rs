@@ -22,7 +22,7 @@ mod readiness;
 mod recovery;
 mod serve;
 mod service;
-mod shared;
+mod single_flight;
 mod statistics;
 mod withdrawn;
 

@@ -1,7 +1,7 @@
 //! Services on a coordinator's port.
 
 use crate::beats::{self, MemberStreams};
-use crate::end::{End, Ending};
+use crate::end::{End, FailureChannel};
 use crate::error::CoordinatorError;
 use crate::raft::Peers;
 use crate::readiness;
@@ -15,7 +15,8 @@ use crate::statistics::metrics::Metrics;
 use crate::statistics::stats::Stats;
 use archon_coordinator_core::ClusterState;
 use archon_frames::{
-    BoundedResponses, GrpcServer, GrpcSettings, Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort,
+    BoundedResponses, GrpcServer, GrpcSettings, IncomingConnections, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget,
+    sort,
 };
 use archon_proto::authority::{Authority, CoordinatorStatus};
 use archon_proto::documents::DocumentService;
@@ -83,7 +84,7 @@ pub(crate) fn serve(
     stats: Stats,
     peers: Peers,
     serving: CancellationToken,
-    failed: Ending,
+    failed: FailureChannel,
 ) -> Result<JoinHandle<()>, CoordinatorError> {
     let context = &stats.context.clone();
     let reflection = tonic_reflection::server::Builder::configure()
@@ -122,7 +123,7 @@ pub(crate) fn serve(
         partial,
     };
     let (grpc, accepted) = mpsc::channel(ACCEPTED_MAX);
-    let incoming = Incoming::new(listener, Arc::clone(&context.connection_limit), context.transport.clone());
+    let incoming = IncomingConnections::new(listener, Arc::clone(&context.connection_limit), context.transport.clone());
     let noted = note_failures(Arc::clone(&context.metrics));
     let budget = PartialBudget::new(PARTIAL_BYTES_MAX);
     let (tasks, ends) = (TaskTracker::new(), serving.child_token());

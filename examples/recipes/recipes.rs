@@ -6,7 +6,8 @@
 //! ```
 
 use archon_client::{
-    AcquireError, Admin, Callbacks, Client, Epoch, Error, Grant, LockOptions, Participant, PartitionId, PutOptions, Why,
+    AcquireError, Admin, Callbacks, Client, Epoch, Error, Grant, LockOptions, Participant, PartitionId, PutOptions,
+    ReleaseCause,
 };
 use archon_examples::Result;
 use std::process::ExitCode;
@@ -94,7 +95,7 @@ impl Callbacks for Owner {
         self.0.send_replace(Some(grant));
         Ok(())
     }
-    async fn release(&self, _: Grant, _: Why) {
+    async fn release(&self, _: Grant, _: ReleaseCause) {
         self.0.send_replace(None);
     }
     fn lost(&self, _: PartitionId, _: Epoch) {
@@ -131,7 +132,7 @@ impl Callbacks for Worker {
     async fn acquire(&self, _: Grant) -> std::result::Result<(), AcquireError> {
         Ok(())
     }
-    async fn release(&self, _: Grant, _: Why) {}
+    async fn release(&self, _: Grant, _: ReleaseCause) {}
     fn lost(&self, _: PartitionId, _: Epoch) {}
 }
 

@@ -2,7 +2,7 @@
 
 use archon_client::Client;
 use archon_integration_tests::cluster::{TIMEOUT, Turn};
-use archon_integration_tests::{Ending, Process, Room, spawn};
+use archon_integration_tests::{Process, ProcessExt, Room, spawn};
 use archon_local_cluster::{Cluster, SMALL};
 use archon_testkit::{ScratchDirectory, check, wait_for};
 use rustix::process::{Pid, Signal, kill_process};

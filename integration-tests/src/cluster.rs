@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use turn::{Room, Turn};
 
 pub use archon_local_cluster::TIMEOUT;
-pub use asked::{CALL_LIMIT, Ran};
+pub use asked::{CALL_LIMIT, CommandOutput};
 
 /// A running cluster. Dropping it kills every process and removes every file; on panic it prints the ends of the logs.
 #[derive(Debug)]

@@ -34,17 +34,17 @@ pub fn check(name: &str, document: &Value) -> Result<(), String> {
 }
 
 /// Place of a violation, and its reason.
-type Wrong = (String, String);
+type ContractViolation = (String, String);
 
-fn wrong(why: impl Into<String>) -> Wrong {
+fn wrong(why: impl Into<String>) -> ContractViolation {
     (String::new(), why.into())
 }
 
-fn within(part: &str) -> impl FnOnce(Wrong) -> Wrong + '_ {
+fn within(part: &str) -> impl FnOnce(ContractViolation) -> ContractViolation + '_ {
     move |(at, why)| (format!("/{part}{at}"), why)
 }
 
-fn against(schema: &Value, found: &Value) -> Result<(), Wrong> {
+fn against(schema: &Value, found: &Value) -> Result<(), ContractViolation> {
     let keywords = schema.as_object().ok_or_else(|| wrong("the schema is no object"))?;
     for (keyword, wanted) in keywords {
         match keyword.as_str() {
@@ -94,7 +94,7 @@ fn against(schema: &Value, found: &Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check_type(wanted: &Value, found: &Value) -> Result<(), Wrong> {
+fn check_type(wanted: &Value, found: &Value) -> Result<(), ContractViolation> {
     let is = |kind: &str| match kind {
         "null" => found.is_null(),
         "boolean" => found.is_boolean(),
@@ -114,7 +114,7 @@ fn check_type(wanted: &Value, found: &Value) -> Result<(), Wrong> {
 }
 
 /// Checks against several schemas. Objects are selected by `kind`, so that the error names the violation.
-fn one_of(schemas: &Value, found: &Value) -> Result<(), Wrong> {
+fn one_of(schemas: &Value, found: &Value) -> Result<(), ContractViolation> {
     let mut last = wrong("nothing is allowed here");
     for schema in schemas.as_array().into_iter().flatten() {
         match against(schema, found) {

@@ -23,7 +23,7 @@ pub(crate) fn environment() -> Vec<(&'static str, String)> {
 }
 
 /// The end of a process, and waiting for it.
-pub trait Ending {
+pub trait ProcessExt {
     /// Returns true if the process has not ended; an unreaped zombie has.
     fn runs(&self) -> bool;
 
@@ -40,7 +40,7 @@ pub trait Ending {
     fn wait_exit(&mut self, limit: Duration) -> ExitStatus;
 }
 
-impl Ending for Process {
+impl ProcessExt for Process {
     fn runs(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))

@@ -1,7 +1,7 @@
 //! Recovery of coordinators from their remaining data.
 
 use crate::cluster::{Cluster, coordinator_name};
-use crate::process::Ending as _;
+use crate::process::ProcessExt as _;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

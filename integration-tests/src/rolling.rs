@@ -2,7 +2,7 @@
 //! stops.
 
 use crate::cluster::TIMEOUT;
-use crate::process::Ending;
+use crate::process::ProcessExt;
 use crate::release::Release;
 use crate::scene::Scene;
 

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, TIMEOUT};
 use crate::history::{Workload, WorkloadOptions, WorkloadReport};
 use crate::options::Options;
 use crate::redis_driver::{Driver, Library};
-use crate::reshaping::{Reshaped, Reshaping};
+use crate::reshape_operator::{ReshapeOperator, ReshapeResults};
 use archon_client::Role;
 use archon_testkit::{check, wait_for};
 use std::any::Any;
@@ -29,7 +29,7 @@ pub struct Scene {
     workload: Option<Workload>,
     load: WorkloadOptions,
     /// Operator that splits and merges the clients' partitions.
-    reshaping: Option<Reshaping>,
+    reshaping: Option<ReshapeOperator>,
     runtime: Runtime,
     began: Instant,
     /// Dropped after the cluster.
@@ -142,14 +142,14 @@ impl Scene {
         assert!(self.reshaping.is_none(), "{}: somebody does so already", self.name);
         let table = self.load.table.expect("a table by ranges");
         let (admin, keys) = (self.cluster.admin(OPERATORS_TIMEOUT), self.workload().latest_keys());
-        self.reshaping = Some(Reshaping::begin(&self.runtime, admin, table, keys, self.load.seed));
+        self.reshaping = Some(ReshapeOperator::begin(&self.runtime, admin, table, keys, self.load.seed));
     }
 
     /// Returns the results of the splits and merges so far.
     ///
     /// # Panics
     /// If no operator runs.
-    pub fn reshaped(&self) -> Reshaped {
+    pub fn reshaped(&self) -> ReshapeResults {
         self.reshaping.as_ref().expect("somebody splits and merges").so_far()
     }
 

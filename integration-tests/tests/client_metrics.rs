@@ -2,7 +2,7 @@
 //! still. Alone in its program, since it installs the metrics recorder of the process.
 
 use archon_client::metrics::{CLIENT_DEFINITIONS, Definition, Kind, PARTICIPANT_DEFINITIONS};
-use archon_client::{AcquireError, Callbacks, Client, Epoch, Error, Grant, Participant, PartitionId, Why};
+use archon_client::{AcquireError, Callbacks, Client, Epoch, Error, Grant, Participant, PartitionId, ReleaseCause};
 use archon_integration_tests::scrape::parted;
 use archon_integration_tests::{Cluster, Options};
 use archon_testkit::{check, wait_for};
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Current state of a series.
 #[derive(Clone, Default)]
-struct Told {
+struct SeriesState {
     kind: &'static str,
     /// For durations, the sum in seconds.
     value: f64,
@@ -30,19 +30,19 @@ struct Told {
 }
 
 /// Description of a metric: kind, unit and text.
-type Described = (&'static str, Option<Unit>, String);
+type MetricDescription = (&'static str, Option<Unit>, String);
 
 /// Stores the metrics of this process, by series.
 #[derive(Clone, Default)]
-struct Kept {
-    series: Arc<Mutex<BTreeMap<String, Told>>>,
-    described: Arc<Mutex<BTreeMap<String, Described>>>,
+struct MetricStore {
+    series: Arc<Mutex<BTreeMap<String, SeriesState>>>,
+    described: Arc<Mutex<BTreeMap<String, MetricDescription>>>,
 }
 
-impl Kept {
+impl MetricStore {
     /// Returns the recorder of this process.
     fn installed() -> &'static Self {
-        static KEPT: OnceLock<Kept> = OnceLock::new();
+        static KEPT: OnceLock<MetricStore> = OnceLock::new();
         KEPT.get_or_init(|| {
             let kept = Self::default();
             assert!(metrics::set_global_recorder(kept.clone()).is_ok(), "the only recorder of this process");
@@ -50,7 +50,7 @@ impl Kept {
         })
     }
 
-    fn series(&self) -> BTreeMap<String, Told> {
+    fn series(&self) -> BTreeMap<String, SeriesState> {
         self.series.lock().expect("nobody panicked").clone()
     }
 
@@ -62,10 +62,10 @@ impl Kept {
         self.series().get(series).map_or(0, |told| told.changes)
     }
 
-    fn one(&self, key: &Key, kind: &'static str) -> One {
+    fn one(&self, key: &Key, kind: &'static str) -> MetricSeries {
         let labels: Vec<String> = key.labels().map(|label| format!("{}=\"{}\"", label.key(), label.value())).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let one = One { name: format!("{}{labels}", key.name()), kept: self.clone() };
+        let one = MetricSeries { name: format!("{}{labels}", key.name()), kept: self.clone() };
         self.series.lock().expect("nobody panicked").entry(one.name.clone()).or_default().kind = kind;
         one
     }
@@ -76,7 +76,7 @@ impl Kept {
     }
 }
 
-impl Recorder for Kept {
+impl Recorder for MetricStore {
     fn describe_counter(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
         self.describe("counter", &key, unit, &help);
     }
@@ -103,12 +103,12 @@ impl Recorder for Kept {
 }
 
 /// One series.
-struct One {
+struct MetricSeries {
     name: String,
-    kept: Kept,
+    kept: MetricStore,
 }
 
-impl One {
+impl MetricSeries {
     fn change(&self, change: impl FnOnce(&mut f64)) {
         let mut series = self.kept.series.lock().expect("nobody panicked");
         let told = series.entry(self.name.clone()).or_default();
@@ -117,7 +117,7 @@ impl One {
     }
 }
 
-impl CounterFn for One {
+impl CounterFn for MetricSeries {
     fn increment(&self, by: u64) {
         self.change(|value| *value += by as f64);
     }
@@ -127,7 +127,7 @@ impl CounterFn for One {
     }
 }
 
-impl GaugeFn for One {
+impl GaugeFn for MetricSeries {
     fn increment(&self, by: f64) {
         self.change(|value| *value += by);
     }
@@ -141,14 +141,14 @@ impl GaugeFn for One {
     }
 }
 
-impl HistogramFn for One {
+impl HistogramFn for MetricSeries {
     fn record(&self, took: f64) {
         self.change(|value| *value += took);
     }
 }
 
 /// Asserts that every defined metric is exported, has changed, and is described, and that no undefined one is exported.
-fn judge(kept: &Kept, definitions: &'static [Definition], others: &str) {
+fn judge(kept: &MetricStore, definitions: &'static [Definition], others: &str) {
     let all = kept.series();
     let described = kept.described.lock().expect("nobody panicked").clone();
     for definition in definitions {
@@ -186,7 +186,7 @@ async fn write(client: &Client, writer: usize) {
 
 /// Moves leaders away while a client sleeps whose runtime has one thread, which does not run meanwhile. Its table is
 /// out of date when it wakes, and its first writes find out.
-fn told_who_leads_now(kept: &Kept, cluster: &Cluster) {
+fn told_who_leads_now(kept: &MetricStore, cluster: &Cluster) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let sleeper = runtime.block_on(cluster.client().build()).expect("a client");
     let mut names = ["athens", "byzantium", "cyrene"].into_iter().cycle();
@@ -211,7 +211,7 @@ fn told_who_leads_now(kept: &Kept, cluster: &Cluster) {
 
 #[test]
 fn client_exports_its_operations_and_obstacles() {
-    let kept = Kept::installed();
+    let kept = MetricStore::installed();
     let mut cluster = Cluster::start(EXE, &Options { replication: 2, tls: false, ..Options::default() });
     let runtime = Runtime::new().expect("a runtime");
     let admin = cluster.admin(Duration::from_secs(10));
@@ -272,7 +272,7 @@ impl Callbacks for Service {
         Ok(())
     }
 
-    async fn release(&self, _: Grant, _: Why) {
+    async fn release(&self, _: Grant, _: ReleaseCause) {
         sleep(Duration::from_millis(5)).await;
     }
 
@@ -281,7 +281,7 @@ impl Callbacks for Service {
 
 #[test]
 fn participant_exports_its_partitions_and_leases() {
-    let kept = Kept::installed();
+    let kept = MetricStore::installed();
     let cluster =
         Cluster::start(EXE, &Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() });
     let runtime = Runtime::new().expect("a runtime");

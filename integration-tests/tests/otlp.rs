@@ -1,7 +1,7 @@
 //! Spans as an OpenTelemetry collector gets them: built with the feature `otlp` only.
 
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Ending as _, Process};
+use archon_integration_tests::{Process, ProcessExt as _};
 use archon_local_cluster::node_arguments;
 use archon_testkit::wait_for;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ mod wire {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Taken {}
+    pub(super) struct ReceivedSpans {}
 
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct OfResource {
@@ -99,8 +99,8 @@ impl NamedService for Collector {
 }
 
 impl UnaryService<wire::Export> for Collector {
-    type Response = wire::Taken;
-    type Future = std::future::Ready<Result<Response<wire::Taken>, Status>>;
+    type Response = wire::ReceivedSpans;
+    type Future = std::future::Ready<Result<Response<wire::ReceivedSpans>, Status>>;
 
     fn call(&mut self, request: Request<wire::Export>) -> Self::Future {
         let mut all = self.0.lock().expect("nobody panicked");
@@ -110,7 +110,7 @@ impl UnaryService<wire::Export> for Collector {
             let name = name.and_then(|attribute| attribute.value).unwrap_or_default().text;
             all.extend(of.scopes.into_iter().flat_map(|scope| scope.spans).map(|span| (name.clone(), span)));
         }
-        std::future::ready(Ok(Response::new(wire::Taken {})))
+        std::future::ready(Ok(Response::new(wire::ReceivedSpans {})))
     }
 }
 

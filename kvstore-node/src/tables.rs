@@ -4,9 +4,9 @@ use archon_member::NodeRows;
 use archon_proto::convert::members::session::Member;
 use archon_types::limits::COORDINATORS_MAX;
 use archon_types::{
-    Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,
-    NodeStatus, Over, Partition, PartitionId, PartitionTable, PlacementId, RangeLimits, RelayAddress, ScanOrder, Table,
-    TableDelta, TableId, TableList, TablePiece, Version,
+    Assembly, AssemblyResult, DEFAULT_TABLE, ErrorDetail, ErrorKind, FencingProof, Incarnation, KeyRange, Node,
+    NodeDelta, NodeId, NodeStatus, Partition, PartitionId, PartitionTable, PlacementId, RangeLimits, RelayAddress,
+    ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ struct State {
 
 /// Contents of a push besides duties.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct PushedUpdates {
     pub(crate) pieces: Vec<TablePiece>,
     pub(crate) nodes: Option<NodeDelta>,
     /// The existing tables, if one was dropped.
@@ -49,7 +49,7 @@ pub(crate) struct News {
     pub(crate) coordinators: Vec<String>,
 }
 
-impl News {
+impl PushedUpdates {
     /// Returns whether there is anything new about tables or nodes.
     pub(crate) fn any(&self) -> bool {
         !self.pieces.is_empty() || self.nodes.is_some() || self.tables.is_some()
@@ -81,7 +81,7 @@ impl Tables {
 
     /// Applies the contents of one push. Returns whether there was no gap; with a gap everything is needed from the
     /// start.
-    pub(crate) fn merge(&self, news: News) -> bool {
+    pub(crate) fn merge(&self, news: PushedUpdates) -> bool {
         let mut state = self.state.write();
         let mut whole = true;
         if let Some(delta) = news.nodes {
@@ -95,9 +95,9 @@ impl Tables {
                 continue; // It was late.
             }
             whole &= match Assembly::take(&mut state.arriving, piece) {
-                Assembled::Whole(delta) => state.merge_table(delta),
-                Assembled::More(_) => true,
-                Assembled::Gap => false,
+                AssemblyResult::Whole(delta) => state.merge_table(delta),
+                AssemblyResult::More(_) => true,
+                AssemblyResult::Gap => false,
             };
         }
         if !news.coordinators.is_empty() {
@@ -360,7 +360,7 @@ impl Tables {
     }
 
     /// Returns the report that an incarnation of a node is fenced, according to the rows.
-    pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+    pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<FencingProof> {
         self.state.read().rows.over(node, incarnation)
     }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use archon_types::{
-    Epoch, Holds, Incarnation, KeyRange, Keys, Millis, NodeGoal, NodeStatus, Partition, PartitionStatus, RemovedNodes,
+    Epoch, Incarnation, KeyRange, Keys, Millis, NodeGoal, NodeStatus, Partition, PartitionStatus, RemovedNodes,
+    TableContent,
 };
 
 const TABLE: TableId = TableId::new(1);
@@ -15,7 +16,7 @@ fn delta(since: u64, version: u64) -> TableDelta {
             name,
             keys: Keys::Hash { partitions: 4 },
             replication: 1,
-            holds: Holds::Data,
+            holds: TableContent::Data,
             version: first,
         },
         since: Version::new(since),
@@ -59,18 +60,18 @@ fn node(id: u64, version: u64) -> Node {
     }
 }
 
-fn table(delta: TableDelta) -> News {
-    News { pieces: vec![TablePiece::whole(delta)], ..News::default() }
+fn table(delta: TableDelta) -> PushedUpdates {
+    PushedUpdates { pieces: vec![TablePiece::whole(delta)], ..PushedUpdates::default() }
 }
 
-fn nodes(since: u64, version: u64, nodes: Vec<Node>) -> News {
+fn nodes(since: u64, version: u64, nodes: Vec<Node>) -> PushedUpdates {
     let delta = NodeDelta { since: Version::new(since), version: Version::new(version), nodes, removed: None };
-    News { nodes: Some(delta), ..News::default() }
+    PushedUpdates { nodes: Some(delta), ..PushedUpdates::default() }
 }
 
-fn piece(from: u64, next: Option<u64>, version: u64, rows: Vec<Partition>) -> News {
+fn piece(from: u64, next: Option<u64>, version: u64, rows: Vec<Partition>) -> PushedUpdates {
     let delta = TableDelta { partitions: rows, ..delta(0, version) };
-    News { pieces: vec![TablePiece { delta, from, next }], ..News::default() }
+    PushedUpdates { pieces: vec![TablePiece { delta, from, next }], ..PushedUpdates::default() }
 }
 
 #[test]
@@ -90,7 +91,9 @@ fn gap_in_node_rows_is_noticed() {
     let tables = Tables::new(vec![], Version::ZERO);
     assert!(!tables.merge(nodes(3, 5, vec![node(1, 5)])), "nodes before 3 are missing");
     assert_eq!(tables.node(NodeId::new(1)), None);
-    assert!(tables.merge(News { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) }));
+    assert!(
+        tables.merge(PushedUpdates { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) })
+    );
     assert!(tables.merge(nodes(5, 7, vec![node(2, 7)])));
     assert!(tables.merge(nodes(0, 4, vec![node(2, 4)])), "an older one that was late");
     assert_eq!(tables.node(NodeId::new(2)), Some(node(2, 7)));
@@ -102,7 +105,9 @@ fn gap_in_node_rows_is_noticed() {
 fn removed_node_is_forgotten() {
     let tables = Tables::new(vec![], Version::ZERO);
     let mut removals = tables.removals();
-    assert!(tables.merge(News { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) }));
+    assert!(
+        tables.merge(PushedUpdates { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) })
+    );
     assert!(!removals.has_changed().unwrap());
     let removed = RemovedNodes::all_but([NodeId::new(1)].into_iter(), NodeId::new(2), Version::new(6));
     let mut news = nodes(5, 6, vec![]);
@@ -137,10 +142,10 @@ fn newer_row_or_removal_fences_incarnation() {
 #[test]
 fn partial_delta_of_unknown_table_is_a_gap() {
     let tables = Tables::new(vec!["a:1".into()], Version::ZERO);
-    assert!(!tables.merge(News { complete: Some(Version::new(5)), ..table(delta(3, 5)) }));
+    assert!(!tables.merge(PushedUpdates { complete: Some(Version::new(5)), ..table(delta(3, 5)) }));
     assert_eq!(tables.version(), Version::ZERO, "with a gap nothing is complete");
     let coordinators = vec!["b:1".to_owned()];
-    assert!(tables.merge(News { coordinators, complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
+    assert!(tables.merge(PushedUpdates { coordinators, complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
     assert!(!tables.merge(table(delta(9, 12))));
     assert_eq!((tables.version(), tables.coordinators()), (Version::new(5), vec!["b:1".to_owned()]));
 }
@@ -154,7 +159,7 @@ fn announced_coordinators_are_tried_beside_known_ones() {
     tables.announce((0..2 * COORDINATORS_MAX).map(|n| format!("d{n}:1")).collect());
     assert_eq!(tables.coordinators().len(), COORDINATORS_MAX);
     let coordinators = vec!["c:1".to_owned()];
-    assert!(tables.merge(News { coordinators, ..News::default() }));
+    assert!(tables.merge(PushedUpdates { coordinators, ..PushedUpdates::default() }));
     assert_eq!(tables.coordinators(), ["c:1"], "one that this node called says where they are");
 }
 
@@ -170,7 +175,7 @@ fn incomplete_table_or_delta_has_no_effect() {
     assert_eq!(tables.version(), Version::ZERO, "rows without nodes say nothing about what is known of both");
     assert!(tables.merge(nodes(0, 4, vec![node(1, 4)])));
     assert_eq!(tables.version(), Version::new(4));
-    assert!(tables.merge(News { complete: Some(Version::new(6)), ..News::default() }));
+    assert!(tables.merge(PushedUpdates { complete: Some(Version::new(6)), ..PushedUpdates::default() }));
     assert_eq!(tables.version_of(""), Some(Version::new(6)));
     // A change in two pieces; the second never comes.
     let mut change = piece(0, Some(1), 9, vec![row(0, 9)]);
@@ -183,7 +188,7 @@ fn incomplete_table_or_delta_has_no_effect() {
 #[test]
 fn table_version_excludes_missing_node_changes() {
     let tables = Tables::new(vec![], Version::ZERO);
-    assert!(tables.merge(News { pieces: table(delta(0, 8)).pieces, ..nodes(0, 5, vec![node(1, 5)]) }));
+    assert!(tables.merge(PushedUpdates { pieces: table(delta(0, 8)).pieces, ..nodes(0, 5, vec![node(1, 5)]) }));
     let answer = tables.newer_than("", Version::ZERO, 0).map(|piece| piece.delta.version);
     assert_eq!(answer, Some(Version::new(5)), "a node that changed at 6 would never be asked for again");
 }
@@ -194,32 +199,32 @@ fn rows_newer_than_complete_version_are_no_gap() {
     assert!(tables.merge(nodes(0, 3, vec![node(1, 3)])));
     // The nodes have not changed since, nor has the table while the nodes did.
     let rows = TableDelta { partitions: vec![row(0, 5)], ..delta(0, 5) };
-    assert!(tables.merge(News { complete: Some(Version::new(8)), ..table(rows) }));
+    assert!(tables.merge(PushedUpdates { complete: Some(Version::new(8)), ..table(rows) }));
     assert_eq!(tables.complete(), Version::new(8));
     assert!(tables.merge(nodes(8, 9, vec![node(2, 9)])));
     assert!(tables.merge(table(TableDelta { partitions: vec![row(1, 10)], ..delta(8, 10) })));
     assert!(!tables.merge(table(TableDelta { partitions: vec![row(2, 12)], ..delta(11, 12) })), "that is one");
     // A gap in a push that claims completeness does not make it complete.
-    assert!(!tables.merge(News { complete: Some(Version::new(20)), ..nodes(15, 20, vec![]) }));
+    assert!(!tables.merge(PushedUpdates { complete: Some(Version::new(20)), ..nodes(15, 20, vec![]) }));
     assert_eq!(tables.complete(), Version::new(8));
 }
 
-fn list(version: u64, last: u64, tables: &[u64]) -> News {
+fn list(version: u64, last: u64, tables: &[u64]) -> PushedUpdates {
     let tables = tables.iter().copied().map(TableId::new).collect();
     let list = TableList { version: Version::new(version), last: TableId::new(last), tables };
-    News { tables: Some(list), ..News::default() }
+    PushedUpdates { tables: Some(list), ..PushedUpdates::default() }
 }
 
 #[test]
 fn late_row_does_not_restore_dropped_table() {
     let tables = Tables::new(vec![], Version::ZERO);
     let gone = PartitionId::new(TABLE, 1);
-    assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
+    assert!(tables.merge(PushedUpdates { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
     assert!(tables.merge(piece(0, Some(2), 6, vec![row(0, 6), row(1, 6)])), "more is to follow");
     assert!(tables.merge(list(3, 1, &[1])), "another one was dropped");
     assert_eq!((tables.table("").is_some(), tables.dropped(gone)), (true, None));
     let version = Some(Version::new(7));
-    assert!(tables.merge(News { complete: version, ..list(7, 2, &[2]) }));
+    assert!(tables.merge(PushedUpdates { complete: version, ..list(7, 2, &[2]) }));
     assert_eq!((tables.table(""), tables.version()), (None, Version::new(7)), "the version does not fall");
     assert_eq!(tables.dropped(gone).map(|why| (why.kind, why.table_version)), Some((ErrorKind::NotFound, version)));
     assert_eq!(tables.dropped(PartitionId::new(TableId::new(2), 0)), None, "it has not come yet");
@@ -234,8 +239,8 @@ fn late_row_does_not_restore_dropped_table() {
 fn name_of_dropped_table_is_not_found() {
     let tables = Tables::new(vec![], Version::ZERO);
     let answer = |name| tables.dropped_name(name).map(|dropped| (dropped.kind, dropped.table_version));
-    assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
-    assert!(tables.merge(News { complete: Some(Version::new(7)), ..list(7, 2, &[2]) }));
+    assert!(tables.merge(PushedUpdates { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
+    assert!(tables.merge(PushedUpdates { complete: Some(Version::new(7)), ..list(7, 2, &[2]) }));
     assert_eq!(answer("default"), None, "table 2, which is not known here yet, may have that name now");
     let orders = Table { id: TableId::new(2), name: "orders".to_owned(), ..delta(0, 7).table };
     assert!(tables.merge(table(TableDelta { table: orders, ..delta(0, 7) })));

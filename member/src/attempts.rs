@@ -2,7 +2,7 @@
 //! once (PROTOCOL rules 67 and 68). Chooses the next recipients from the outcomes so far; the shell sends, waits and
 //! gives up.
 
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use archon_types::NodeId;
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ const ASKS_FOR_ITSELF: u32 = 32;
 
 /// Recipient of a heartbeat. `C` identifies a coordinator to the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way<C> {
+pub enum AttemptTarget<C> {
     /// A relay.
     Relay(NodeId),
     /// A coordinator.
@@ -21,7 +21,7 @@ pub enum Way<C> {
 
 /// Reason why an attempt granted nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unanswered<C> {
+pub enum AttemptFailure<C> {
     /// No coordinator answers the relay, which keeps the heartbeat for the next leader.
     NoCoordinator,
     /// No answer in time, or a refusal, possibly with a hint to the leader.
@@ -32,7 +32,7 @@ pub enum Unanswered<C> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step<C> {
     /// Send a heartbeat to each of these at once, each with its own number. Never empty.
-    Ask(Vec<Way<C>>),
+    Ask(Vec<AttemptTarget<C>>),
     /// Wait: others that were asked at the same time may still answer.
     Wait,
     /// Stop: a relay keeps the heartbeat for the next leader.
@@ -49,7 +49,7 @@ pub struct Attempts<C> {
     asked: Recipients<C>,
     /// A relay reported that no coordinator answers it.
     none_answers: bool,
-    broken: Broken,
+    broken: DisabledRule,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,15 +63,15 @@ enum Recipients<C> {
 }
 
 impl<C: Clone + PartialEq> Attempts<C> {
-    /// Starts without any attempt. The relays are in the order of [`Ways`](crate::Ways).
+    /// Starts without any attempt. The relays are in the order of [`RelayPreference`](crate::RelayPreference).
     pub fn by(relays: impl IntoIterator<Item = NodeId>) -> Self {
         let relays = relays.into_iter().collect();
-        Self { relays, asked: Recipients::Relays, none_answers: false, broken: Broken::default() }
+        Self { relays, asked: Recipients::Relays, none_answers: false, broken: DisabledRule::default() }
     }
 
     /// Disables a rule.
     #[must_use]
-    pub const fn broken_by(mut self, broken: Broken) -> Self {
+    pub const fn broken_by(mut self, broken: DisabledRule) -> Self {
         self.broken = broken;
         self
     }
@@ -79,7 +79,7 @@ impl<C: Clone + PartialEq> Attempts<C> {
     /// Returns the first step. `coordinators` returns all known coordinators, the probable leader first.
     pub fn begin(&mut self, coordinators: impl FnOnce() -> Vec<C>) -> Step<C> {
         match self.relays.pop_front() {
-            Some(relay) => Step::Ask(vec![Way::Relay(relay)]),
+            Some(relay) => Step::Ask(vec![AttemptTarget::Relay(relay)]),
             None => self.ask_leader(coordinators()),
         }
     }
@@ -87,22 +87,22 @@ impl<C: Clone + PartialEq> Attempts<C> {
     /// Returns the step after a failed attempt. `draw` returns a uniformly random number below its argument.
     pub fn unanswered(
         &mut self,
-        why: Unanswered<C>,
+        why: AttemptFailure<C>,
         coordinators: impl FnOnce() -> Vec<C>,
         draw: impl FnOnce(u32) -> u32,
     ) -> Step<C> {
         match &mut self.asked {
             Recipients::Relays => {
                 // Only that relay may be cut off: ask the next one too.
-                self.none_answers |= why == Unanswered::NoCoordinator;
+                self.none_answers |= why == AttemptFailure::NoCoordinator;
                 if let Some(relay) = self.relays.pop_front() {
-                    return Step::Ask(vec![Way::Relay(relay)]);
+                    return Step::Ask(vec![AttemptTarget::Relay(relay)]);
                 }
                 let asks = || draw(ASKS_FOR_ITSELF) == 0 || self.broken.breaks(Mutant::AllAskThemselves); // rule 68
                 if self.none_answers && !asks() { Step::Kept } else { self.ask_leader(coordinators()) }
             }
             Recipients::Leader(first) => {
-                let hint = if let Unanswered::Failed(hint) = why { hint } else { None };
+                let hint = if let AttemptFailure::Failed(hint) = why { hint } else { None };
                 let mut others: Vec<C> = Vec::new();
                 for other in hint.into_iter().chain(coordinators()) {
                     if other != *first && !others.contains(&other) {
@@ -113,7 +113,7 @@ impl<C: Clone + PartialEq> Attempts<C> {
                 if others.is_empty() {
                     Step::Failed
                 } else {
-                    Step::Ask(others.into_iter().map(Way::Coordinator).collect())
+                    Step::Ask(others.into_iter().map(AttemptTarget::Coordinator).collect())
                 }
             }
             Recipients::Others(left) => {
@@ -128,13 +128,13 @@ impl<C: Clone + PartialEq> Attempts<C> {
         if let Recipients::Others(_) = self.asked {
             self.asked = Recipients::Others(0);
         }
-        self.unanswered(Unanswered::Failed(None), coordinators, draw)
+        self.unanswered(AttemptFailure::Failed(None), coordinators, draw)
     }
 
     fn ask_leader(&mut self, coordinators: Vec<C>) -> Step<C> {
         let Some(first) = coordinators.into_iter().next() else { return Step::Failed };
         self.asked = Recipients::Leader(first.clone());
-        Step::Ask(vec![Way::Coordinator(first)])
+        Step::Ask(vec![AttemptTarget::Coordinator(first)])
     }
 }
 
@@ -150,44 +150,51 @@ mod tests {
         vec!['a', 'b', 'c']
     }
 
-    fn ask(ways: &[Way<char>]) -> Step<char> {
+    fn ask(ways: &[AttemptTarget<char>]) -> Step<char> {
         Step::Ask(ways.to_vec())
     }
 
     /// Returns the next step of a member that is not drawn to ask directly.
-    fn next(attempts: &mut Attempts<char>, why: Unanswered<char>) -> Step<char> {
+    fn next(attempts: &mut Attempts<char>, why: AttemptFailure<char>) -> Step<char> {
         attempts.unanswered(why, known, |below| below - 1)
     }
 
     #[test]
     fn relays_are_tried_first_then_leader_then_all_others() {
         let mut attempts = Attempts::by([ONE, TWO]);
-        assert_eq!(attempts.begin(known), ask(&[Way::Relay(ONE)]));
-        assert_eq!(next(&mut attempts, Unanswered::Failed(None)), ask(&[Way::Relay(TWO)]));
-        assert_eq!(next(&mut attempts, Unanswered::Failed(None)), ask(&[Way::Coordinator('a')]));
-        let others = ask(&[Way::Coordinator('b'), Way::Coordinator('c')]);
-        assert_eq!(next(&mut attempts, Unanswered::Failed(None)), others);
-        assert_eq!(next(&mut attempts, Unanswered::Failed(Some('d'))), Step::Wait, "the other one may lead");
-        assert_eq!(next(&mut attempts, Unanswered::Failed(None)), Step::Failed);
+        assert_eq!(attempts.begin(known), ask(&[AttemptTarget::Relay(ONE)]));
+        assert_eq!(next(&mut attempts, AttemptFailure::Failed(None)), ask(&[AttemptTarget::Relay(TWO)]));
+        assert_eq!(next(&mut attempts, AttemptFailure::Failed(None)), ask(&[AttemptTarget::Coordinator('a')]));
+        let others = ask(&[AttemptTarget::Coordinator('b'), AttemptTarget::Coordinator('c')]);
+        assert_eq!(next(&mut attempts, AttemptFailure::Failed(None)), others);
+        assert_eq!(next(&mut attempts, AttemptFailure::Failed(Some('d'))), Step::Wait, "the other one may lead");
+        assert_eq!(next(&mut attempts, AttemptFailure::Failed(None)), Step::Failed);
     }
 
     #[test]
     fn hinted_leader_is_asked_even_if_unknown() {
         let first = |hint| {
             let mut attempts = Attempts::by([]);
-            assert_eq!(attempts.begin(known), ask(&[Way::Coordinator('a')]));
-            next(&mut attempts, Unanswered::Failed(hint))
+            assert_eq!(attempts.begin(known), ask(&[AttemptTarget::Coordinator('a')]));
+            next(&mut attempts, AttemptFailure::Failed(hint))
         };
-        assert_eq!(first(Some('c')), ask(&[Way::Coordinator('c'), Way::Coordinator('b')]));
-        assert_eq!(first(Some('d')), ask(&[Way::Coordinator('d'), Way::Coordinator('b'), Way::Coordinator('c')]));
-        assert_eq!(first(Some('a')), ask(&[Way::Coordinator('b'), Way::Coordinator('c')]), "it was asked");
+        assert_eq!(first(Some('c')), ask(&[AttemptTarget::Coordinator('c'), AttemptTarget::Coordinator('b')]));
+        assert_eq!(
+            first(Some('d')),
+            ask(&[AttemptTarget::Coordinator('d'), AttemptTarget::Coordinator('b'), AttemptTarget::Coordinator('c')])
+        );
+        assert_eq!(
+            first(Some('a')),
+            ask(&[AttemptTarget::Coordinator('b'), AttemptTarget::Coordinator('c')]),
+            "it was asked"
+        );
     }
 
     #[test]
     fn single_or_missing_coordinator_fails_without_waiting() {
         let mut attempts: Attempts<char> = Attempts::by([]);
         assert_eq!(attempts.begin(Vec::new), Step::Failed);
-        assert_eq!(attempts.begin(|| vec!['a']), ask(&[Way::Coordinator('a')]));
+        assert_eq!(attempts.begin(|| vec!['a']), ask(&[AttemptTarget::Coordinator('a')]));
         assert_eq!(attempts.given_up(|| vec!['a'], |_| 0), Step::Failed);
     }
 
@@ -195,7 +202,10 @@ mod tests {
     fn parallel_attempts_time_out_together() {
         let mut attempts = Attempts::by([]);
         attempts.begin(known);
-        assert_eq!(attempts.given_up(known, |_| 0), ask(&[Way::Coordinator('b'), Way::Coordinator('c')]));
+        assert_eq!(
+            attempts.given_up(known, |_| 0),
+            ask(&[AttemptTarget::Coordinator('b'), AttemptTarget::Coordinator('c')])
+        );
         assert_eq!(attempts.given_up(known, |_| 0), Step::Failed);
     }
 
@@ -203,17 +213,18 @@ mod tests {
     fn second_relay_is_asked_when_first_has_no_coordinator() {
         let mut attempts = Attempts::by([ONE, TWO]);
         attempts.begin(known);
-        assert_eq!(next(&mut attempts, Unanswered::NoCoordinator), ask(&[Way::Relay(TWO)]));
-        assert_eq!(next(&mut attempts, Unanswered::Failed(None)), Step::Kept, "the first one keeps it");
+        assert_eq!(next(&mut attempts, AttemptFailure::NoCoordinator), ask(&[AttemptTarget::Relay(TWO)]));
+        assert_eq!(next(&mut attempts, AttemptFailure::Failed(None)), Step::Kept, "the first one keeps it");
     }
 
     fn few_members_without_relay_ask_coordinators_directly(mutant: Option<Mutant>) -> bool {
         let drawn = |drawn: u32| {
-            let mut attempts = Attempts::by([ONE]).broken_by(Broken::by(mutant));
+            let mut attempts = Attempts::by([ONE]).broken_by(DisabledRule::by(mutant));
             attempts.begin(known);
-            attempts.unanswered(Unanswered::NoCoordinator, known, |below| drawn % below)
+            attempts.unanswered(AttemptFailure::NoCoordinator, known, |below| drawn % below)
         };
-        let asks = (0..ASKS_FOR_ITSELF).filter(|number| drawn(*number) == ask(&[Way::Coordinator('a')])).count();
+        let asks =
+            (0..ASKS_FOR_ITSELF).filter(|number| drawn(*number) == ask(&[AttemptTarget::Coordinator('a')])).count();
         let kept = (0..ASKS_FOR_ITSELF).filter(|number| drawn(*number) == Step::Kept).count();
         (asks, kept) == (1, 31)
     }

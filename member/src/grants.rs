@@ -1,13 +1,13 @@
 //! Lease of a registration, and the leaderships that it does not cover (PROTOCOL rules 14, 15, 52, 53 and 72).
 
 use crate::heartbeat::{Heartbeats, LeaseAnswer};
-use crate::mutant::{Broken, Mutant};
-use archon_types::{Epoch, Incarnation, Lease, Millis, NodeId, Over, PartitionId};
+use crate::mutant::{DisabledRule, Mutant};
+use archon_types::{Epoch, FencingProof, Incarnation, Lease, Millis, NodeId, PartitionId};
 use std::collections::BTreeMap;
 
 /// Outcome of an answer to a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum GrantOutcome {
     /// Ignored: it answers no heartbeat that this incarnation remembers.
     Foreign,
     /// Ignored: it is older than a processed answer, a duplicate, or later than the end of the registration. It could
@@ -30,22 +30,22 @@ pub struct Grants {
     withdrawn: BTreeMap<PartitionId, Epoch>,
     /// Number of the newest heartbeat with a processed answer.
     newest: u64,
-    broken: Broken,
+    broken: DisabledRule,
 }
 
 impl Grants {
     /// Starts without a lease.
-    pub fn new(broken: Broken) -> Self {
+    pub fn new(broken: DisabledRule) -> Self {
         Self { broken, ..Self::default() }
     }
 
     /// Processes the answer to one of the `heartbeats` of this incarnation, received at `now` on the local clock.
     /// Takes the lease and the withdrawn leaderships together, or neither.
-    pub fn take(&mut self, heartbeats: &Heartbeats, answer: LeaseAnswer, now: Millis) -> Taken {
-        let Some(sent) = heartbeats.sent(&answer, self.broken) else { return Taken::Foreign }; // rule 52
+    pub fn take(&mut self, heartbeats: &Heartbeats, answer: LeaseAnswer, now: Millis) -> GrantOutcome {
+        let Some(sent) = heartbeats.sent(&answer, self.broken) else { return GrantOutcome::Foreign }; // rule 52
         let older = answer.number <= self.newest && !self.broken.breaks(Mutant::OlderAnswerTaken);
         if older || self.newest == u64::MAX {
-            return Taken::Overtaken; // rule 53
+            return GrantOutcome::Overtaken; // rule 53
         }
         let withdrawn = if self.broken.breaks(Mutant::NodeWideLease) { Vec::new() } else { answer.withdrawn };
         let from = if self.broken.breaks(Mutant::LeaseFromReceipt) { now } else { sent }; // rule 14
@@ -57,7 +57,7 @@ impl Grants {
             let held = self.withdrawn.entry(*partition).or_insert(*epoch);
             *held = (*held).max(*epoch);
         }
-        Taken::Granted { lapsed_ms, withdrawn }
+        GrantOutcome::Granted { lapsed_ms, withdrawn }
     }
 
     /// Ends the lease for good: the registration has ended, and later answers do not count.
@@ -68,7 +68,7 @@ impl Grants {
     /// Processes a notice that an incarnation is fenced. Ends the lease for good if it names this `node` and
     /// `incarnation`; a notice for another one, such as an earlier incarnation of this node, has no effect. Returns
     /// whether it ended this registration.
-    pub fn told_over(&mut self, node: NodeId, incarnation: Incarnation, over: Over) -> bool {
+    pub fn told_over(&mut self, node: NodeId, incarnation: Incarnation, over: FencingProof) -> bool {
         let this_life = over.incarnation == incarnation || self.broken.breaks(Mutant::OverWithoutLife);
         let ends = over.node == node && this_life && self.newest != u64::MAX; // rule 72
         if ends {

@@ -25,14 +25,14 @@ struct TestBed {
 
 impl TestBed {
     fn new(mutant: Option<Mutant>) -> Self {
-        Self { heartbeats: Heartbeats::new(NODE, LIFE), grants: Grants::new(Broken::by(mutant)) }
+        Self { heartbeats: Heartbeats::new(NODE, LIFE), grants: Grants::new(DisabledRule::by(mutant)) }
     }
 
     fn send(&mut self, now: u64) -> Heartbeat {
         self.heartbeats.send(at(now))
     }
 
-    fn take(&mut self, answer: LeaseAnswer, now: u64) -> Taken {
+    fn take(&mut self, answer: LeaseAnswer, now: u64) -> GrantOutcome {
         self.grants.take(&self.heartbeats, answer, at(now))
     }
 
@@ -50,8 +50,8 @@ fn withdrawing(heartbeat: Heartbeat) -> LeaseAnswer {
     heartbeat.answer(LEASE_MS, vec![(partition(1), Epoch::new(4))])
 }
 
-fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> Taken {
-    Taken::Granted { lapsed_ms, withdrawn }
+fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> GrantOutcome {
+    GrantOutcome::Granted { lapsed_ms, withdrawn }
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn answer_to_foreign_heartbeat_grants_nothing() {
     let life = LeaseAnswer { incarnation: Incarnation::new(2), ..answer(heartbeat) };
     let node = LeaseAnswer { node: NodeId::new(9), ..answer(heartbeat) };
     for foreign in [unsent, zero, life, node] {
-        assert_eq!(bed.take(foreign.clone(), 120), Taken::Foreign, "{foreign:?}");
+        assert_eq!(bed.take(foreign.clone(), 120), GrantOutcome::Foreign, "{foreign:?}");
     }
     assert_eq!(bed.grants.until(), None);
 }
@@ -84,7 +84,7 @@ fn answer_to_foreign_heartbeat_grants_nothing() {
 fn only_last_sixteen_heartbeats_are_remembered() {
     let mut bed = TestBed::new(None);
     let sent: Vec<Heartbeat> = (0..17).map(|count| bed.send(100 * count)).collect();
-    assert_eq!(bed.take(answer(sent[0]), 1_700), Taken::Foreign, "its place is another one's by now");
+    assert_eq!(bed.take(answer(sent[0]), 1_700), GrantOutcome::Foreign, "its place is another one's by now");
     assert_eq!(bed.take(answer(sent[1]), 1_700), granted(0, vec![]));
     assert_eq!(bed.grants.until(), Some(at(1_100)));
     assert_eq!(bed.take(answer(sent[16]), 1_700), granted(600, vec![]));
@@ -129,8 +129,8 @@ fn older_answer_does_not_restore_withdrawn_leadership(mutant: Option<Mutant>) ->
     !bed.covers(4, 200)
 }
 
-fn over(node: NodeId, incarnation: u64) -> Over {
-    Over { node, incarnation: Incarnation::new(incarnation), version: archon_types::Version::new(99) }
+fn over(node: NodeId, incarnation: u64) -> FencingProof {
+    FencingProof { node, incarnation: Incarnation::new(incarnation), version: archon_types::Version::new(99) }
 }
 
 /// A node that registered again receives a late notice for its former incarnation, or one for another node.
@@ -157,8 +157,8 @@ fn withdrawal_affects_only_its_leadership() {
     let mut bed = TestBed::new(None);
     let (first, second) = (bed.send(50), bed.send(100));
     assert_eq!(bed.take(withdrawing(second), 110), granted(0, vec![(partition(1), Epoch::new(4))]));
-    assert_eq!(bed.take(answer(first), 120), Taken::Overtaken);
-    assert_eq!(bed.take(answer(second), 130), Taken::Overtaken, "the same one once more");
+    assert_eq!(bed.take(answer(first), 120), GrantOutcome::Overtaken);
+    assert_eq!(bed.take(answer(second), 130), GrantOutcome::Overtaken, "the same one once more");
     assert!(!bed.covers(4, 200) && bed.covers(5, 200));
     assert!(bed.grants.covers(partition(2), Epoch::new(4), at(200)));
 }
@@ -169,7 +169,7 @@ fn answers_after_the_end_are_ignored() {
     let (first, second) = (bed.send(100), bed.send(100));
     assert_eq!(bed.take(answer(first), 100), granted(0, vec![]));
     bed.grants.end();
-    assert_eq!(bed.take(answer(second), 100), Taken::Overtaken);
+    assert_eq!(bed.take(answer(second), 100), GrantOutcome::Overtaken);
     assert!(!bed.grants.is_valid(at(101)));
 }
 
@@ -195,8 +195,8 @@ proptest! {
             let withdrawn = if withdraws { vec![(partition(1), Epoch::new(4))] } else { vec![] };
             let answer = LeaseAnswer { node: NODE, incarnation: LIFE, number, lease_ms: LEASE_MS, withdrawn };
             let taken = bed.take(answer, now);
-            prop_assert_eq!(matches!(taken, Taken::Granted { .. }), news);
-            prop_assert_eq!(taken == Taken::Foreign, !remembered);
+            prop_assert_eq!(matches!(taken, GrantOutcome::Granted { .. }), news);
+            prop_assert_eq!(taken == GrantOutcome::Foreign, !remembered);
             if news {
                 newest = (number, sent[number as usize - 1] + LEASE_MS, withdraws);
             }
@@ -215,7 +215,7 @@ fn fencing_notice_ends_lease_for_good() {
     assert!(bed.covers(4, 310));
     assert!(bed.grants.told_over(NODE, LIFE, over(NODE, LIFE.get())));
     assert!(!bed.grants.is_valid(at(310)) && bed.grants.until().is_none());
-    assert_eq!(bed.take(answer(second), 320), Taken::Overtaken, "an answer that was on its way");
+    assert_eq!(bed.take(answer(second), 320), GrantOutcome::Overtaken, "an answer that was on its way");
     assert!(!bed.covers(4, 330));
     assert!(!bed.grants.told_over(NODE, LIFE, over(NODE, LIFE.get())), "the second to say so ends nothing");
 }

@@ -1,6 +1,6 @@
 //! Heartbeats and their matching answers (PROTOCOL rules 14 and 52).
 
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use archon_types::{Epoch, Incarnation, Millis, NodeId, PartitionId};
 
 /// Number of the newest heartbeats that a member remembers: an answer to an earlier one grants nothing.
@@ -55,7 +55,7 @@ impl Heartbeats {
     }
 
     /// Returns when the answered heartbeat was sent; `None` if it is not of this incarnation or not remembered.
-    pub(crate) fn sent(&self, answer: &LeaseAnswer, broken: Broken) -> Option<Millis> {
+    pub(crate) fn sent(&self, answer: &LeaseAnswer, broken: DisabledRule) -> Option<Millis> {
         let ours = (answer.node, answer.incarnation) == (self.node, self.incarnation);
         let number = if broken.breaks(Mutant::AnswerForLatest) { self.sent } else { answer.number };
         let remembered = (1..=self.sent).contains(&number) && self.sent - number < REMEMBERED;

@@ -2,8 +2,8 @@
 //! of leases, and reports. The shell does requests, waiting and time-outs.
 //!
 //! A member is a node of the key-value store or a participant, which owns partitions for another service. Both drive
-//! this session, and so do the machines of the simulator. A [`Broken`] disables one of the rules in `mutant.rs`, in
-//! tests only.
+//! this session, and so do the machines of the simulator. A [`DisabledRule`] disables one of the rules in `mutant.rs`,
+//! in tests only.
 //!
 //! | Module | Contents |
 //! |---|---|
@@ -20,28 +20,28 @@
 //! | `ways` | choice of relays for heartbeats |
 
 mod attempts;
-mod doors;
 mod grants;
 mod heartbeat;
 mod mutant;
 mod node_rows;
 mod participant;
+mod probed_nodes;
 mod prober;
-mod registering;
+mod registration_attempts;
 mod relay;
+mod relay_preference;
 mod reports;
-mod ways;
 
-pub use attempts::{Attempts, Step, Unanswered, Way};
-pub use grants::{Grants, Taken};
+pub use attempts::{AttemptFailure, AttemptTarget, Attempts, Step};
+pub use grants::{GrantOutcome, Grants};
 pub use heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
-pub use mutant::Broken;
+pub use mutant::DisabledRule;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
 pub use node_rows::NodeRows;
-pub use participant::{Acquired, Effect, Holdings, Participation, Why};
+pub use participant::{Acquisition, Effect, Holdings, Participation, ReleaseCause};
 pub use prober::{Probe, Prober};
-pub use registering::{Again, Registering};
-pub use relay::{Carried, Relay, RelayEffect, ReturnAddress, Rows, Took, Towards};
+pub use registration_attempts::{RegistrationAttempts, RetryDecision};
+pub use relay::{BatchRecipients, Relay, RelayEffect, RelayOutcome, RelayedHeartbeat, ReturnAddress, Rows};
+pub use relay_preference::{COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, RelayPreference, next_by_relay};
 pub use reports::Reports;
-pub use ways::{COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, Ways, next_by_relay};

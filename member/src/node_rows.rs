@@ -2,8 +2,8 @@
 //! rules 69, 72 and 73).
 
 use archon_types::{
-    ClusterId, Incarnation, Node, NodeDelta, NodeId, NodeStatus, Over, RelayCandidate, RemovedNodes, Version, doors_of,
-    relays, relays_of,
+    ClusterId, FencingProof, Incarnation, Node, NodeDelta, NodeId, NodeStatus, RelayCandidate, RemovedNodes, Version,
+    doors_of, relays, relays_of,
 };
 use std::collections::BTreeMap;
 
@@ -80,9 +80,9 @@ impl NodeRows {
     }
 
     /// Returns the notice that an incarnation of a node is fenced, if it is (rule 72).
-    pub fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+    pub fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<FencingProof> {
         if self.removed.contains(node) {
-            return Some(Over { node, incarnation, version: self.removed.version });
+            return Some(FencingProof { node, incarnation, version: self.removed.version });
         }
         self.get(node)?.over(incarnation)
     }
@@ -138,7 +138,7 @@ mod tests {
         assert!(rows.merge(NodeDelta { removed: Some(removed), ..delta(5, 6, vec![row(2, 6)]) }));
         assert_eq!(rows.all().map(|node| node.id.get()).collect::<Vec<_>>(), [1, 3]);
         let (node, incarnation) = (NodeId::new(2), Incarnation::new(5));
-        assert_eq!(rows.over(node, incarnation), Some(Over { node, incarnation, version: Version::new(6) }));
+        assert_eq!(rows.over(node, incarnation), Some(FencingProof { node, incarnation, version: Version::new(6) }));
     }
 
     #[test]

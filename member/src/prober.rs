@@ -1,7 +1,7 @@
 //! Probing of other nodes: when each is probed, when a probe has failed, and the report (PROTOCOL rules 73 and 74). The
 //! shell connects, and supplies the time and the rows of nodes.
 
-use crate::doors::{Doors, Knock};
+use crate::probed_nodes::{ProbeResult, ProbedNodes};
 use archon_types::{DoorFailure, DoorReport, Incarnation, Millis, NodeId, Version};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +27,7 @@ pub struct Probe {
 /// no target again before all of a round have ended.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Prober {
-    doors: Doors,
+    doors: ProbedNodes,
     /// Interval between two rounds in milliseconds, as last set by a coordinator; zero disables probing.
     every_ms: u64,
     begun: Millis,
@@ -117,7 +117,7 @@ impl Prober {
     pub fn finish(&mut self, number: u64, outcome: Result<(), DoorFailure>, now: Millis) -> Option<Probe> {
         let probe = self.in_flight.remove(&number)?;
         let Probe { node, incarnation, began, .. } = probe;
-        self.doors.note(Knock { node, incarnation, began, ended: now, outcome });
+        self.doors.note(ProbeResult { node, incarnation, began, ended: now, outcome });
         Some(probe)
     }
 

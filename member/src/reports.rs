@@ -109,7 +109,7 @@ fn key(report: &Report) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{Outgrown, TableId, Version};
+    use archon_types::{ExceededLimit, TableId, Version};
 
     fn report(placement: u64, version: u64) -> Report {
         Report {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn refused_split_report_is_not_repeated() {
         let mut reports = Reports::default();
-        let outgrown = Report { fact: Fact::Outgrown { at: "m".into(), by: Outgrown::Bytes(9) }, ..report(1, 5) };
+        let outgrown = Report { fact: Fact::Outgrown { at: "m".into(), by: ExceededLimit::Bytes(9) }, ..report(1, 5) };
         for kind in [ErrorKind::StaleVersion, ErrorKind::Refused, ErrorKind::Unavailable] {
             reports.put(outgrown.clone());
             assert!(reports.answered(&outgrown, Some(kind)), "{kind:?}");

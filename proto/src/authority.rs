@@ -103,21 +103,21 @@ impl fmt::Debug for Authority {
 }
 
 impl<S> Layer<S> for Authority {
-    type Service = Authorized<S>;
+    type Service = AuthorizedService<S>;
 
-    fn layer(&self, inner: S) -> Authorized<S> {
-        Authorized { inner, authority: self.clone() }
+    fn layer(&self, inner: S) -> AuthorizedService<S> {
+        AuthorizedService { inner, authority: self.clone() }
     }
 }
 
 /// A service that authorizes its callers.
 #[derive(Clone, Debug)]
-pub struct Authorized<S> {
+pub struct AuthorizedService<S> {
     inner: S,
     authority: Authority,
 }
 
-impl<S> Service<http::Request<Body>> for Authorized<S>
+impl<S> Service<http::Request<Body>> for AuthorizedService<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>>,
 {

@@ -44,12 +44,12 @@ pub async fn call(
 }
 
 /// A future answer.
-pub type Answering = BoxFuture<'static, Result<Response<AdminAnswer>, Status>>;
+pub type AnswerFuture = BoxFuture<'static, Result<Response<AdminAnswer>, Status>>;
 
 /// Answers methods.
 pub trait AnswerDocuments: Send + Sync + 'static {
     /// Answers one call.
-    fn answer(self: Arc<Self>, method: &'static Method, request: Request<AdminRequest>) -> Answering;
+    fn answer(self: Arc<Self>, method: &'static Method, request: Request<AdminRequest>) -> AnswerFuture;
 }
 
 /// The gRPC service of the methods; other calls of the same service go to `others`.
@@ -118,9 +118,9 @@ struct OneMethod {
 
 impl UnaryService<AdminRequest> for OneMethod {
     type Response = AdminAnswer;
-    type Future = Answering;
+    type Future = AnswerFuture;
 
-    fn call(&mut self, request: Request<AdminRequest>) -> Answering {
+    fn call(&mut self, request: Request<AdminRequest>) -> AnswerFuture {
         Arc::clone(&self.answers).answer(self.method, request)
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use archon_documents::{TableSummary, Tables, write};
     use archon_types::limits::{NAME_BYTES_MAX, TABLES_MAX};
-    use archon_types::{Holds, KeysBy};
+    use archon_types::{KeysBy, TableContent};
 
     #[test]
     fn list_of_most_tables_fits_into_answer() {
@@ -143,7 +143,7 @@ mod tests {
             split_above_rate: Some(u64::MAX),
             merge_below_bytes: Some(u64::MAX),
             replication: u32::MAX,
-            holds: Holds::Lease.into(),
+            holds: TableContent::Lease.into(),
             version: u64::MAX,
         };
         let bytes = write(&Tables { tables: vec![table; TABLES_MAX] }).unwrap().len();

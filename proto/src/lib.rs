@@ -6,7 +6,7 @@
 pub mod authority;
 pub mod convert;
 pub mod documents;
-pub mod guarded;
+pub mod guarded_connection;
 pub mod health;
 pub mod listen;
 #[cfg(test)]

@@ -20,9 +20,9 @@ trait Directories {
     fn sync(&self, path: &Path) -> io::Result<()>;
 }
 
-struct Real;
+struct RealDirectory;
 
-impl Directories for Real {
+impl Directories for RealDirectory {
     fn is_there(&self, path: &Path) -> bool {
         path.is_dir()
     }
@@ -43,7 +43,7 @@ impl Directories for Real {
 /// # Errors
 /// Errors of the file system.
 pub fn create_directory(path: &Path) -> io::Result<()> {
-    create(&Real, path)?;
+    create(&RealDirectory, path)?;
     let mode = fs::metadata(path)?.permissions().mode();
     if mode & OTHERS != 0 {
         let directory = path.display();

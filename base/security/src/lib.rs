@@ -10,8 +10,8 @@
 //!   [`RefusalRecorder`].
 //! * [`build_runtime`] makes runtimes that continue blocking work at the limit of threads.
 //! * [`HttpServer`] accepts HTTP connections with TLS.
-//! * [`Expected`] is the identity that a dialled server must have: its role is checked, not only the signature of its
-//!   certificate.
+//! * [`ExpectedPeer`] is the identity that a dialled server must have: its role is checked, not only the signature of
+//!   its certificate.
 //!
 //! Plaintext connections are limited to this machine unless the operator allows more.
 
@@ -46,6 +46,6 @@ pub use tls::credentials::{
     AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, authority_of, certificates, secret,
 };
 pub use tls::error::{COMPARE, TlsError, in_words, is_of_certificates, is_refused_for_good, refused_in_words};
-pub use tls::expected::Expected;
+pub use tls::expected_peer::ExpectedPeer;
 pub use tls::kept::check_kept;
-pub use tls::withdrawn::{Revoked, WithdrawnCertificates, withdrawn_certificates};
+pub use tls::revocation_list::{RevokedCertificate, WithdrawnCertificates, withdrawn_certificates};

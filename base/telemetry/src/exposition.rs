@@ -40,7 +40,7 @@ pub fn render(families: Vec<Family>, format: Format) -> Result<String, fmt::Erro
     let counters: Vec<&str> =
         families.iter().filter(|family| is_counter(family.definition)).map(|family| stem(family.definition)).collect();
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Collected(families)));
+    registry.register_collector(Box::new(CollectedFamilies(families)));
     let mut open = String::new();
     text::encode(&mut open, &registry)?;
     Ok(match format {
@@ -77,9 +77,9 @@ fn stem(definition: &Definition) -> &'static str {
 }
 
 #[derive(Debug)]
-struct Collected(Vec<Family>);
+struct CollectedFamilies(Vec<Family>);
 
-impl Collector for Collected {
+impl Collector for CollectedFamilies {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for Family { definition, series } in self.0.iter().filter(|family| !family.series.is_empty()) {
             let kind = match definition.kind {
@@ -123,7 +123,7 @@ fn encode(metric: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::Labelled;
+    use crate::family::LabelledValues;
     use crate::histogram::Histogram;
     use crate::metric::Metric;
     use crate::metrics;
@@ -136,7 +136,10 @@ mod tests {
         #[derive(Default)]
         struct Tea {
             cups: Metric = Definition::counter("archon_tea_cups_total", "cups that were filled");
-            guests: Labelled<u64> = Definition::gauge("archon_tea_guests", "guests by what they drink").by(COLOUR);
+            guests: LabelledValues<u64> = Definition::gauge(
+                "archon_tea_guests",
+                "guests by what they drink"
+            ).by(COLOUR);
             away: Option<u64> = Definition::gauge("archon_tea_guests_away", "guests that did not come");
             steeping: Histogram = Definition::histogram("archon_tea_steeping_seconds", "how long a cup takes");
             spent: Duration = Definition::counter("archon_tea_spent_seconds_total", "time that all took together");

@@ -1,7 +1,7 @@
 //! Values of a metric at one moment.
 
 use crate::histogram::{Distribution, Histogram};
-use crate::metric::{Elapsed, Metric};
+use crate::metric::{Metric, TimeCounter};
 use crate::per_thread::PerThread;
 use archon_types::{Definition, Kind};
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Reading for Metric {
     }
 }
 
-impl Reading for Elapsed {
+impl Reading for TimeCounter {
     fn series(&self) -> Vec<Series> {
         self.get().series()
     }
@@ -110,9 +110,9 @@ impl Reading for PerThread<Histogram> {
 
 /// Values by one or more labels.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Labelled<R>(Vec<(Vec<&'static str>, R)>);
+pub struct LabelledValues<R>(Vec<(Vec<&'static str>, R)>);
 
-impl<R> Labelled<R> {
+impl<R> LabelledValues<R> {
     /// Creates a single value with these label values.
     pub fn one(labels: impl Into<Vec<&'static str>>, value: R) -> Self {
         Self(vec![(labels.into(), value)])
@@ -120,13 +120,13 @@ impl<R> Labelled<R> {
 }
 
 /// By the values of a single label.
-impl<R> FromIterator<(&'static str, R)> for Labelled<R> {
+impl<R> FromIterator<(&'static str, R)> for LabelledValues<R> {
     fn from_iter<I: IntoIterator<Item = (&'static str, R)>>(values: I) -> Self {
         Self(values.into_iter().map(|(label, value)| (vec![label], value)).collect())
     }
 }
 
-impl<R: Reading> Reading for Labelled<R> {
+impl<R: Reading> Reading for LabelledValues<R> {
     fn series(&self) -> Vec<Series> {
         let labelled = |(labels, value): &(Vec<&'static str>, R)| {
             value.series().into_iter().map(|series| Series { labels: labels.clone(), ..series }).collect::<Vec<_>>()
@@ -137,7 +137,7 @@ impl<R: Reading> Reading for Labelled<R> {
 
 /// One number of a series, with its full name.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Flat {
+pub struct Sample {
     /// The metric's name, with its labels as `name{label="value"}`.
     pub name: String,
     /// Set for numbers that only increase.
@@ -150,7 +150,7 @@ pub struct Flat {
 
 /// Flattens families into numbers with full names. Durations become a count (`_count`), a total (`_sum`), and the
 /// number within each bound (`_bucket`).
-pub fn flat(families: &[Family]) -> Vec<Flat> {
+pub fn flat(families: &[Family]) -> Vec<Sample> {
     let mut all = Vec::new();
     for Family { definition, series } in families {
         for Series { labels, value } in series {
@@ -164,7 +164,7 @@ pub fn flat(families: &[Family]) -> Vec<Flat> {
                 let pairs = [&pairs, more].concat().join(",");
                 let labels = if pairs.is_empty() { String::new() } else { format!("{{{pairs}}}") };
                 let name = format!("{}{suffix}{labels}", definition.name);
-                all.push(Flat { name, counter: definition.kind != Kind::Gauge, help: definition.help, value });
+                all.push(Sample { name, counter: definition.kind != Kind::Gauge, help: definition.help, value });
             };
             let mut push = |suffix: &str, value: f64| push_with(suffix, &[], value);
             match value {

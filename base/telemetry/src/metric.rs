@@ -31,9 +31,9 @@ impl Metric {
 
 /// Accumulated time, counted in whole microseconds and reported in seconds.
 #[derive(Debug, Default)]
-pub struct Elapsed(AtomicU64);
+pub struct TimeCounter(AtomicU64);
 
-impl Elapsed {
+impl TimeCounter {
     /// Adds a duration.
     pub fn add(&self, time: Duration) {
         self.0.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);

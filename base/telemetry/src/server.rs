@@ -62,7 +62,7 @@ impl MetricsServer {
         let address = listener.local_addr()?;
         let end = CancellationToken::new();
         let connections = TaskTracker::new();
-        let shared = Arc::new(Shared { source, rendering: Arc::new(Semaphore::new(1)) });
+        let shared = Arc::new(ServerState { source, rendering: Arc::new(Semaphore::new(1)) });
         let accepting = tokio::spawn(accept(listener, shared, connections.clone(), end.clone()));
         tracing::info!(%address, "serving metrics and health");
         Ok(Self { address, end: end.drop_guard(), accepting, connections })
@@ -90,13 +90,13 @@ impl MetricsServer {
 }
 
 /// State of all connections.
-struct Shared {
+struct ServerState {
     source: Arc<dyn Source>,
     /// Limits rendering to one thread, however many scrapes there are.
     rendering: Arc<Semaphore>,
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, connections: TaskTracker, end: CancellationToken) {
+async fn accept(listener: TcpListener, shared: Arc<ServerState>, connections: TaskTracker, end: CancellationToken) {
     let connection_limit = ConnectionLimit::with_address_max(CONNECTIONS_MAX, ADDRESS_MAX, Arc::default());
     loop {
         let accepted = tokio::select! {
@@ -128,7 +128,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, connections: TaskTra
 }
 
 /// Serves one request.
-async fn serve(stream: TcpStream, shared: Arc<Shared>, entry: Arc<Entry>) -> hyper::Result<()> {
+async fn serve(stream: TcpStream, shared: Arc<ServerState>, entry: Arc<Entry>) -> hyper::Result<()> {
     let service = service_fn(move |request| {
         let (shared, entry) = (Arc::clone(&shared), Arc::clone(&entry));
         async move {
@@ -150,7 +150,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, entry: Arc<Entry>) -> hyp
         .await
 }
 
-async fn answer(request: &Request<Incoming>, shared: Arc<Shared>) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, shared: Arc<ServerState>) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned());
         refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
@@ -168,7 +168,7 @@ async fn answer(request: &Request<Incoming>, shared: Arc<Shared>) -> Response<Fu
 }
 
 /// Renders the metrics on a thread for blocking work, because it makes many system calls.
-async fn metrics(shared: Arc<Shared>, format: Format) -> Response<Full<Bytes>> {
+async fn metrics(shared: Arc<ServerState>, format: Format) -> Response<Full<Bytes>> {
     let Ok(turn) = Arc::clone(&shared.rendering).acquire_owned().await else { return not_rendered() };
     let rendered = tokio::task::spawn_blocking(move || {
         let rendered = render(shared.source.families(), format);

@@ -9,14 +9,14 @@ use tokio::time::timeout;
 
 metrics! {
     #[derive(Default)]
-    struct Asked {
+    struct ScrapeMetrics {
         times: Metric = Definition::counter("archon_tea_asked_total", "times that somebody asked");
     }
 }
 
 #[derive(Default)]
 struct FakeMember {
-    asked: Asked,
+    asked: ScrapeMetrics,
     closed: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ async fn each_path_answers_and_connections_serve_one_request() {
     let (server, member) = open().await;
     let found = get(&server, "/metrics?since=ever").await;
     assert!(found.starts_with("HTTP/1.1 200 OK\r\n") && found.contains("archon_tea_asked_total 1\n"), "{found}");
-    assert_eq!(Asked::DEFINITIONS.len(), 1);
+    assert_eq!(ScrapeMetrics::DEFINITIONS.len(), 1);
     assert!(found.contains("text/plain; version=0.0.4"), "{found}");
     let twice = "GET /livez HTTP/1.1\r\nhost: here\r\n\r\n".repeat(2);
     let found = said(&server, &twice).await;

@@ -27,7 +27,7 @@ impl fmt::Display for StreamId {
 
 /// Callback that runs on the writing thread once the batch is durable, or with the reason why it was not written. It
 /// must be short and must not wait for the log, because it delays everything behind it.
-pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
+pub type CompletionCallback = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 
 /// Beginning of a record that is not in one piece with its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::batch::{Done, StreamId, WalBatch};
+use crate::batch::{CompletionCallback, StreamId, WalBatch};
 
 /// Reason why the log refused an operation. Nothing was changed unless stated otherwise.
 ///
@@ -164,7 +164,7 @@ pub struct WalFull {
     /// The unchanged batch.
     pub batch: Arc<WalBatch>,
     /// The callback.
-    pub done: Done,
+    pub done: CompletionCallback,
 }
 
 impl fmt::Debug for WalFull {

@@ -70,13 +70,13 @@ mod tail;
 mod wal;
 mod writer;
 
-pub use batch::{Done, HEAD_BYTES_MAX, META_BYTES_MAX, StreamId, WalBatch};
+pub use batch::{CompletionCallback, HEAD_BYTES_MAX, META_BYTES_MAX, StreamId, WalBatch};
 pub use config::{QUEUE_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WalConfig};
 pub use error::{WalError, WalFull};
 pub use format::FORMAT;
 pub use progress::Progress;
 pub use read::Record;
 pub use replay::Damage;
-pub use report::{Bounds, Pinned, Recovered, StreamState};
+pub use report::{Bounds, PinnedRecords, RecoveredLog, StreamState};
 pub use shortage::Shortage;
 pub use wal::Wal;

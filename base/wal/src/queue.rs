@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::batch::{Done, WalBatch};
+use crate::batch::{CompletionCallback, WalBatch};
 use crate::error::{WalError, WalFull};
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct State {
 
 pub(crate) struct Item {
     pub(crate) batch: Arc<WalBatch>,
-    pub(crate) done: Done,
+    pub(crate) done: CompletionCallback,
 }
 
 /// Work that the writer takes at once.
@@ -47,7 +47,7 @@ impl Queue {
     pub(crate) fn push(
         &self,
         batch: Arc<WalBatch>,
-        done: Done,
+        done: CompletionCallback,
         batch_bytes_max: usize,
         queue_bytes_max: usize,
     ) -> Result<(), WalFull> {
@@ -65,7 +65,7 @@ impl Queue {
     pub(crate) fn pass(
         &self,
         batch: Arc<WalBatch>,
-        done: Done,
+        done: CompletionCallback,
         batch_bytes_max: usize,
         queue_bytes_max: usize,
     ) -> Result<Option<Item>, WalFull> {
@@ -78,7 +78,7 @@ impl Queue {
     fn admit(
         &self,
         batch: Arc<WalBatch>,
-        done: Done,
+        done: CompletionCallback,
         batch_bytes_max: usize,
         queue_bytes_max: usize,
     ) -> Result<MutexGuard<'_, State>, WalFull> {

@@ -18,7 +18,7 @@ use crate::segment_pool::Spare;
 
 /// Result of recovery.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LogRecovery {
     pub(crate) index: Index,
     pub(crate) damages: Vec<Damage>,
     /// Set if no snapshot follows the last damage.
@@ -54,7 +54,7 @@ struct End {
     chain: u32,
 }
 
-pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalError> {
+pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<LogRecovery, WalError> {
     let (segments, spare_files, spare_id_next) = list(disk)?;
     // Older segments were written without errors.
     if let Some(newest) = segments.last() {
@@ -95,12 +95,12 @@ pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalE
         active = Some(go_on(disk, segment, header, end)?);
     }
     let spares = take_spares(disk, config, spare_files)?;
-    Ok(Found { index, damages, unsettled, torn_bytes_cut, active, generation_next, spares, spare_id_next })
+    Ok(LogRecovery { index, damages, unsettled, torn_bytes_cut, active, generation_next, spares, spare_id_next })
 }
 
-type Listed = (Vec<SegmentFile>, Vec<(String, u64)>, u64);
+type SegmentList = (Vec<SegmentFile>, Vec<(String, u64)>, u64);
 
-fn list(disk: &dyn Disk) -> Result<Listed, WalError> {
+fn list(disk: &dyn Disk) -> Result<SegmentList, WalError> {
     let mut segments = Vec::new();
     let mut spares = Vec::new();
     let mut spare_id_next = 0;

@@ -32,7 +32,7 @@ pub struct StreamState {
 
 /// State of the log when it was opened; all of it is durable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveredLog {
     /// Every stream that exists.
     pub streams: BTreeMap<StreamId, StreamState>,
     /// Every place that failed its checks. A stream may also be damaged since an earlier run:
@@ -42,7 +42,7 @@ pub struct Recovered {
     pub torn_bytes_cut: u64,
 }
 
-impl Recovered {
+impl RecoveredLog {
     /// Returns the damaged streams.
     pub fn damaged_streams(&self) -> BTreeSet<StreamId> {
         let damaged = self.streams.iter().filter(|(_, state)| state.damaged);
@@ -52,7 +52,7 @@ impl Recovered {
 
 /// Records that keep the oldest segment from being reused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pinned {
+pub struct PinnedRecords {
     /// Streams with records in the oldest segment, in order.
     pub streams: Vec<StreamId>,
     /// Generation of the oldest segment.

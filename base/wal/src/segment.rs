@@ -75,17 +75,17 @@ pub(crate) enum ActivateError {
 }
 
 /// Start of a segment, not yet sealed: the state of the log up to there.
-pub(crate) struct Beginning {
+pub(crate) struct SegmentStart {
     buffer: Vec<u8>,
     batch: u64,
 }
 
-impl Beginning {
+impl SegmentStart {
     /// Copies the required parts of `index`, which must be durable completely.
-    pub(crate) fn new(index: &Index) -> Beginning {
+    pub(crate) fn new(index: &Index) -> SegmentStart {
         let mut buffer = vec![0u8; SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES];
         index.encode_snapshot(&mut buffer);
-        Beginning { buffer, batch: index.batch }
+        SegmentStart { buffer, batch: index.batch }
     }
 
     /// Returns the bytes that it takes in a segment.
@@ -100,13 +100,13 @@ impl Beginning {
 pub(crate) fn activate(
     disk: &dyn Disk,
     pool: &SegmentPool,
-    beginning: Beginning,
+    beginning: SegmentStart,
     generation: u64,
     need: usize,
     urgent: bool,
 ) -> Result<Active, ActivateError> {
     let start = SEGMENT_HEADER_BYTES;
-    let Beginning { mut buffer, batch } = beginning;
+    let SegmentStart { mut buffer, batch } = beginning;
     let payload_bytes = buffer.len() - start - FRAME_HEADER_BYTES;
 
     let least = (start + padded(buffer.len() - start) + need) as u64;

@@ -131,9 +131,9 @@ fn waiting_caller_fails_on_power_loss_during_recycling() {
 
 /// Collects the log events of this thread.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct LogCollector(Arc<Mutex<Vec<String>>>);
 
-impl tracing::Subscriber for Heard {
+impl tracing::Subscriber for LogCollector {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -163,7 +163,7 @@ impl tracing::Subscriber for Heard {
 fn refusal_names_the_actual_system_error() {
     for (number, said) in [(24, "Too many open files"), (13, "Permission denied"), (28, "No space left on device")] {
         let pool = SegmentPool::new(Arc::new(MemoryDisk::new()), &WalConfig::default(), VecDeque::new(), 0);
-        let heard = Heard::default();
+        let heard = LogCollector::default();
         tracing::subscriber::with_default(heard.clone(), || pool.fail(&io::Error::from_raw_os_error(number)));
         let lines = heard.0.lock().clone();
         assert!(lines.iter().any(|line| line.contains("read-only") && line.contains(said)), "{lines:?}");

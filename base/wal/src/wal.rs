@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
-use crate::batch::{Done, StreamId, WalBatch};
+use crate::batch::{CompletionCallback, StreamId, WalBatch};
 use crate::config::WalConfig;
 use crate::disk::{Disk, RealDisk};
 use crate::error::{WalError, WalFull};
@@ -20,11 +20,11 @@ use crate::mark::Mark;
 use crate::progress::{Counters, Progress};
 use crate::queue::Queue;
 use crate::read::{Plan, Record};
-use crate::recover::{Found, recover};
-use crate::report::{Bounds, Pinned, Recovered, StreamState};
-use crate::segment::{ActivateError, Active, Beginning, activate};
+use crate::recover::{LogRecovery, recover};
+use crate::report::{Bounds, PinnedRecords, RecoveredLog, StreamState};
+use crate::segment::{ActivateError, Active, SegmentStart, activate};
 use crate::segment_pool::SegmentPool;
-use crate::writer::{self, Shared, Writer};
+use crate::writer::{self, LogState, Writer};
 
 /// A write-ahead log shared by many streams. Clones are handles to one log; when the last one is dropped, the log is
 /// drained and closed as by [`close`](Wal::close), without a time limit.
@@ -34,7 +34,7 @@ pub struct Wal {
 }
 
 struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     /// Held by the thread that writes; empty before the log is open and after it was closed.
     writer: Arc<Mutex<Option<Writer>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -54,7 +54,7 @@ impl Wal {
     /// [`WalError::Config`]; [`WalError::Io`]; [`WalError::OtherFormat`] and, if so configured,
     /// [`WalError::Corrupt`], both without any change to the directory; [`WalError::NoSpace`] if not even one segment
     /// can be created.
-    pub fn open(dir: &Path, config: WalConfig) -> Result<(Wal, Recovered), WalError> {
+    pub fn open(dir: &Path, config: WalConfig) -> Result<(Wal, RecoveredLog), WalError> {
         config.check()?;
         let disk = RealDisk::open(dir).map_err(|source| {
             let path = dir.display().to_string();
@@ -67,12 +67,12 @@ impl Wal {
     ///
     /// # Errors
     /// As [`open`](Wal::open).
-    pub fn open_on(disk: Arc<dyn Disk>, config: WalConfig) -> Result<(Wal, Recovered), WalError> {
+    pub fn open_on(disk: Arc<dyn Disk>, config: WalConfig) -> Result<(Wal, RecoveredLog), WalError> {
         config.check()?;
         let mut found = recover(&*disk, &config)?;
         let spares = std::mem::take(&mut found.spares);
         let pool = SegmentPool::new(disk.clone(), &config, spares, found.spare_id_next);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogState {
             disk,
             pool,
             config,
@@ -115,13 +115,13 @@ impl Wal {
 
     /// Returns the segment to write to: the last recovered one, unless there is none or there was damage. A new one
     /// begins with a snapshot, which resolves the damage for the next start.
-    fn first_segment(&self, found: &mut Found) -> Result<Active, WalError> {
+    fn first_segment(&self, found: &mut LogRecovery) -> Result<Active, WalError> {
         let shared = &self.handle.shared;
         let found_active = match found.active.take() {
             Some(active) if !found.unsettled => return Ok(active),
             found_active => found_active,
         };
-        let beginning = Beginning::new(&shared.index.read());
+        let beginning = SegmentStart::new(&shared.index.read());
         let (disk, pool) = (&*shared.disk, &shared.pool);
         let generation = found.generation_next;
         match (activate(disk, pool, beginning, generation, 0, true), found_active) {
@@ -152,7 +152,7 @@ impl Wal {
         }
     }
 
-    fn recovered(&self, found: &Found) -> Recovered {
+    fn recovered(&self, found: &LogRecovery) -> RecoveredLog {
         let index = self.handle.shared.index.read();
         let streams = index.streams.iter().map(|(stream, entry)| {
             let state = StreamState {
@@ -163,7 +163,11 @@ impl Wal {
             };
             (StreamId(*stream), state)
         });
-        Recovered { streams: streams.collect(), damaged: found.damages.clone(), torn_bytes_cut: found.torn_bytes_cut }
+        RecoveredLog {
+            streams: streams.collect(),
+            damaged: found.damages.clone(),
+            torn_bytes_cut: found.torn_bytes_cut,
+        }
     }
 
     /// Queues a batch and returns at once. `done` runs on the writing thread, in the order of the appends, once the
@@ -174,7 +178,7 @@ impl Wal {
     /// # Errors
     /// [`WalFull`] if the queue is full, the batch too large or the log closed; it returns the batch and `done`,
     /// which is not called.
-    pub fn append(&self, batch: impl Into<Arc<WalBatch>>, done: Done) -> Result<(), WalFull> {
+    pub fn append(&self, batch: impl Into<Arc<WalBatch>>, done: CompletionCallback) -> Result<(), WalFull> {
         let shared = &self.handle.shared;
         let config = &shared.config;
         shared.queue.push(batch.into(), done, config.batch_bytes_max(), config.queue_bytes_max)
@@ -186,7 +190,7 @@ impl Wal {
     ///
     /// # Errors
     /// As [`append`](Wal::append).
-    pub fn append_here(&self, batch: impl Into<Arc<WalBatch>>, done: Done) -> Result<bool, WalFull> {
+    pub fn append_here(&self, batch: impl Into<Arc<WalBatch>>, done: CompletionCallback) -> Result<bool, WalFull> {
         let batch = batch.into();
         let Handle { shared, writer, .. } = &*self.handle;
         let Some(mut held) = writer.try_lock() else { return self.append(batch, done).map(|()| false) };
@@ -209,7 +213,7 @@ impl Wal {
     /// All errors that [`append`](Wal::append) returns or passes to its callback.
     pub fn append_wait(&self, batch: WalBatch) -> Result<(), WalError> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        let done: Done = Box::new(move |result| drop(sender.send(result)));
+        let done: CompletionCallback = Box::new(move |result| drop(sender.send(result)));
         self.append(batch, done).map_err(|full| *full.reason)?;
         receiver.recv().unwrap_or(Err(WalError::Closed))
     }
@@ -304,7 +308,7 @@ impl Wal {
 
     /// Returns the records that keep the log from shrinking; `None` if it has only one segment. Examines every
     /// stream.
-    pub fn oldest_pinned(&self) -> Option<Pinned> {
+    pub fn oldest_pinned(&self) -> Option<PinnedRecords> {
         let index = self.handle.shared.index.read();
         let oldest = *index.segments.first_key_value()?.0;
         if index.segments.len() < 2 {
@@ -325,7 +329,7 @@ impl Wal {
         }
         streams.sort_unstable();
         let freed = index.segments.range(oldest..next).map(|(_, segment)| segment.size);
-        Some(Pinned { streams, segment: oldest, bytes: freed.sum() })
+        Some(PinnedRecords { streams, segment: oldest, bytes: freed.sum() })
     }
 
     /// Refuses further appends, writes the queued batches, and ends the threads.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
-use crate::batch::{Done, META_BYTES_MAX, Op, StreamId, WalBatch};
+use crate::batch::{CompletionCallback, META_BYTES_MAX, Op, StreamId, WalBatch};
 use crate::blocks::Blocks;
 use crate::config::WalConfig;
 use crate::disk::Disk;
@@ -25,12 +25,12 @@ use crate::index::{Change, Index, Location, SegmentEntry};
 use crate::mark::Mark;
 use crate::progress::Counters;
 use crate::queue::{Item, Queue, Turn};
-use crate::segment::{ActivateError, Active, Beginning, activate};
+use crate::segment::{ActivateError, Active, SegmentStart, activate};
 use crate::segment_pool::SegmentPool;
 use crate::tail::{Refusal, Tail};
 
 /// State shared by the writer and callers.
-pub(crate) struct Shared {
+pub(crate) struct LogState {
     pub(crate) config: WalConfig,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) index: RwLock<Index>,
@@ -43,47 +43,47 @@ pub(crate) struct Shared {
 
 /// Reason why the writer stops silently; occurs only with test disks.
 #[derive(Debug)]
-pub(crate) enum Halt {
+pub(crate) enum HaltReason {
     /// The simulated power is off.
     #[cfg(feature = "testing")]
     PoweredOff,
 }
 
-impl Halt {
+impl HaltReason {
     #[cfg(feature = "testing")]
-    fn check(disk: &dyn Disk) -> Result<(), Halt> {
-        if crate::disk::powered_off(disk) { Err(Halt::PoweredOff) } else { Ok(()) }
+    fn check(disk: &dyn Disk) -> Result<(), HaltReason> {
+        if crate::disk::powered_off(disk) { Err(HaltReason::PoweredOff) } else { Ok(()) }
     }
 
     #[cfg(not(feature = "testing"))]
-    fn check(_: &dyn Disk) -> Result<(), Halt> {
+    fn check(_: &dyn Disk) -> Result<(), HaltReason> {
         Ok(())
     }
 }
 
 /// Accepted state of a stream, durable or pending.
 #[derive(Debug, Clone, Copy, Default)]
-struct Accepted {
+struct StreamProgress {
     tail: Tail,
     touched: u64,
 }
 
-struct Finished {
-    done: Done,
+struct FinishedBatch {
+    done: CompletionCallback,
     result: Result<(), WalError>,
     bytes: usize,
 }
 
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     active: Active,
     mark: Mark,
     next_batch: u64,
-    accepted: HashMap<u64, Accepted>,
+    accepted: HashMap<u64, StreamProgress>,
     /// Frames of the group under construction; the first unwritten byte belongs at `active.end`.
     blocks: Blocks,
     changes: Vec<(u64, Change)>,
-    finished: Vec<Finished>,
+    finished: Vec<FinishedBatch>,
     batches: u64,
     scratch: HashMap<u64, Option<Tail>>,
     /// Per producer: the first ordered batch that was refused for lack of space and must be appended again.
@@ -102,7 +102,7 @@ pub(crate) struct Writer {
 }
 
 /// Runs the writer thread until the queue is closed and drained, then drops the writer.
-pub(crate) fn run(shared: &Shared, place: &Mutex<Option<Writer>>) {
+pub(crate) fn run(shared: &LogState, place: &Mutex<Option<Writer>>) {
     let bytes_max = shared.config.write_bytes_max;
     while shared.queue.wait() {
         // Locked before anything is taken, so that batches are written in queue order.
@@ -120,7 +120,7 @@ pub(crate) fn run(shared: &Shared, place: &Mutex<Option<Writer>>) {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, active: Active, mark: Mark) -> Writer {
+    pub(crate) fn new(shared: Arc<LogState>, active: Active, mark: Mark) -> Writer {
         let blocks = Blocks::new(active.out.block_bytes(), &active.tail);
         shared.active_left.store(active.left(), Ordering::Release);
         let (accepted, next_batch) = {
@@ -128,7 +128,7 @@ impl Writer {
             let accepted = index
                 .streams
                 .iter()
-                .map(|(stream, entry)| (*stream, Accepted { tail: entry.tail, touched: entry.touched }));
+                .map(|(stream, entry)| (*stream, StreamProgress { tail: entry.tail, touched: entry.touched }));
             (accepted.collect(), index.batch + 1)
         };
         Writer {
@@ -175,19 +175,19 @@ impl Writer {
         }
     }
 
-    fn turn(&mut self, turn: Turn) -> Result<(), Halt> {
+    fn turn(&mut self, turn: Turn) -> Result<(), HaltReason> {
         self.space_wanted |= turn.space_wanted;
         self.write_trims(turn.trims)?;
         let mut items = turn.items.into_iter();
         while let Some(item) = items.next() {
             let bytes = item.batch.bytes();
             match self.accept(&item.batch) {
-                Ok(result) => self.finished.push(Finished { done: item.done, result, bytes }),
+                Ok(result) => self.finished.push(FinishedBatch { done: item.done, result, bytes }),
                 Err(halt) => {
                     for item in std::iter::once(item).chain(items) {
                         let bytes = item.batch.bytes();
                         let result = Err(WalError::Closed);
-                        self.finished.push(Finished { done: item.done, result, bytes });
+                        self.finished.push(FinishedBatch { done: item.done, result, bytes });
                     }
                     return Err(halt);
                 }
@@ -197,7 +197,7 @@ impl Writer {
     }
 
     /// Checks a batch and adds it to the group, or returns the reason for its refusal without any change.
-    fn accept(&mut self, batch: &WalBatch) -> Result<Result<(), WalError>, Halt> {
+    fn accept(&mut self, batch: &WalBatch) -> Result<Result<(), WalError>, HaltReason> {
         let Some((producer, number)) = batch.order else { return self.take(batch) };
         if self.owed.get(&producer).is_some_and(|owed| number > *owed) {
             return Ok(Err(WalError::NoSpace { bytes: self.shared.config.segment_bytes }));
@@ -210,7 +210,7 @@ impl Writer {
         Ok(result)
     }
 
-    fn take(&mut self, batch: &WalBatch) -> Result<Result<(), WalError>, Halt> {
+    fn take(&mut self, batch: &WalBatch) -> Result<Result<(), WalError>, HaltReason> {
         if let Err(error) = self.check(batch) {
             return Ok(Err(error));
         }
@@ -299,7 +299,7 @@ impl Writer {
             };
             self.changes.push((number, change));
             match tail {
-                Some(tail) => self.accepted.insert(stream, Accepted { tail, touched: number }),
+                Some(tail) => self.accepted.insert(stream, StreamProgress { tail, touched: number }),
                 None => self.accepted.remove(&stream),
             };
         }
@@ -310,7 +310,7 @@ impl Writer {
     }
 
     /// Writes the group durably, publishes it, and calls back in order.
-    fn flush(&mut self) -> Result<(), Halt> {
+    fn flush(&mut self) -> Result<(), HaltReason> {
         let bytes = self.blocks.len();
         if bytes > 0 {
             self.shared.counters.begin();
@@ -369,10 +369,10 @@ impl Writer {
     }
 
     /// Continues in a new segment. Everything before must be durable.
-    fn roll(&mut self, need: usize, urgent: bool) -> Result<Result<(), WalError>, Halt> {
+    fn roll(&mut self, need: usize, urgent: bool) -> Result<Result<(), WalError>, HaltReason> {
         self.shared.counters.begin();
         let generation = self.active.header.generation + 1;
-        let beginning = Beginning::new(&self.shared.index.read());
+        let beginning = SegmentStart::new(&self.shared.index.read());
         let (disk, pool) = (&*self.shared.disk, &self.shared.pool);
         let result = match activate(disk, pool, beginning, generation, need, urgent) {
             Ok(active) => {
@@ -389,7 +389,7 @@ impl Writer {
                 Ok(())
             }
             Err(ActivateError::Refused(error)) => {
-                Halt::check(&*self.shared.disk)?;
+                HaltReason::check(&*self.shared.disk)?;
                 self.shared.counters.end(0, 0);
                 self.relocation_due = true;
                 Err(error)
@@ -401,8 +401,8 @@ impl Writer {
 
     /// Ends the process: after a failed write or sync the content of the disk is unknown, and a retry may be answered
     /// with success although the pages were dropped.
-    fn fatal<T>(&self, action: &str, error: &io::Error) -> Result<T, Halt> {
-        Halt::check(&*self.shared.disk)?;
+    fn fatal<T>(&self, action: &str, error: &io::Error) -> Result<T, HaltReason> {
+        HaltReason::check(&*self.shared.disk)?;
         let segment = self.active.header.generation;
         tracing::error!(%error, action, segment, "the log failed: ending the process");
         std::process::abort()

@@ -16,7 +16,7 @@ const SLOW: Duration = Duration::from_secs(20);
 
 /// Length of a run.
 #[derive(Clone, Copy, Debug)]
-pub enum Until {
+pub enum RunLength {
     /// Number of inputs.
     Inputs(u64),
     /// Duration.
@@ -76,7 +76,7 @@ pub fn try_one(target: &Target, input: &[u8]) -> Result<Verdict, Box<Finding>> {
 ///
 /// # Errors
 /// The first [`Finding`].
-pub fn run(target: &Target, seed: u64, until: Until) -> Result<Summary, Box<Finding>> {
+pub fn run(target: &Target, seed: u64, until: RunLength) -> Result<Summary, Box<Finding>> {
     let mut random = Random::new(seed);
     let mut summary = Summary::default();
     let mut seen = BTreeSet::new();
@@ -88,8 +88,8 @@ pub fn run(target: &Target, seed: u64, until: Until) -> Result<Summary, Box<Find
     }
     let begun = Instant::now();
     let goes_on = |summary: &Summary| match until {
-        Until::Inputs(count) => summary.inputs < count,
-        Until::Time(time) => begun.elapsed() < time,
+        RunLength::Inputs(count) => summary.inputs < count,
+        RunLength::Time(time) => begun.elapsed() < time,
     };
     while goes_on(&summary) {
         let mut input = match target.generate {
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn panicking_decoder_is_found_with_a_reproducing_input() {
         let target = Target::new("test/weak", weak, || vec![vec![1, 2, 3]]);
-        let finding = run(&target, 1, Until::Inputs(200_000)).expect_err("it panics on two sevens");
+        let finding = run(&target, 1, RunLength::Inputs(200_000)).expect_err("it panics on two sevens");
         assert!(finding.what.contains("two sevens"), "{finding}");
         assert!(try_one(&target, &finding.input).is_err());
     }
@@ -153,6 +153,6 @@ mod tests {
     #[test]
     fn same_seed_gives_the_same_run() {
         let target = Target::new("test/sound", |input| Verdict::Accepted(input.len().to_string()), || vec![vec![1]]);
-        assert_eq!(run(&target, 5, Until::Inputs(500)), run(&target, 5, Until::Inputs(500)));
+        assert_eq!(run(&target, 5, RunLength::Inputs(500)), run(&target, 5, RunLength::Inputs(500)));
     }
 }

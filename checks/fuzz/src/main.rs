@@ -1,6 +1,6 @@
 //! `archon-fuzz`: long runs, replays, and writing the corpus.
 
-use archon_fuzz::driver::{self, Until};
+use archon_fuzz::driver::{self, RunLength};
 use archon_fuzz::target::Target;
 use archon_fuzz::{corpus, targets};
 use clap::{Parser, Subcommand};
@@ -91,7 +91,7 @@ fn go(verb: Verb) -> Result<bool, String> {
 }
 
 fn long(target: &Target, seed: u64, minutes: u64) -> Result<bool, String> {
-    match driver::run(target, seed, Until::Time(Duration::from_secs(60 * minutes))) {
+    match driver::run(target, seed, RunLength::Time(Duration::from_secs(60 * minutes))) {
         Ok(summary) => {
             println!(
                 "{}: {} inputs, {} accepted, {} different answers",

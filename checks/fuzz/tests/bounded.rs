@@ -1,7 +1,7 @@
 //! Every decoder in every test run: the corpus, and some thousands of damaged inputs.
 #![allow(missing_docs)]
 
-use archon_fuzz::driver::{self, Until};
+use archon_fuzz::driver::{self, RunLength};
 use archon_fuzz::target::{Target, Verdict};
 use archon_fuzz::{corpus, protobuf, targets};
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ fn inputs(target: &Target) -> u64 {
 fn no_input_breaks_a_decoder() {
     let (mut answers, mut broken, mut dull) = (0, Vec::new(), Vec::new());
     for target in targets::all() {
-        match driver::run(&target, 1, Until::Inputs(inputs(&target))) {
+        match driver::run(&target, 1, RunLength::Inputs(inputs(&target))) {
             Ok(summary) => {
                 println!("{}: {summary:?}", target.name);
                 if summary.accepted == 0 || summary.answers < 2 {

@@ -1,17 +1,17 @@
 //! Events of the world.
 
 use crate::client::calls::{Outcome, ReplyTo};
-use crate::host::carried::{CarriedBeat, Said};
+use crate::host::carried::{CarriedBeat, RelayMessage};
 use crate::raft;
-use archon_coordinator_core::term::{Confirmed, Round};
+use archon_coordinator_core::term::{ConfirmedHeartbeat, Round};
 use archon_coordinator_core::{Command, Register};
-use archon_host::{Life, Request, YieldAsk, YieldPage};
+use archon_host::{NodeRegistration, Request, YieldAsk, YieldPage};
 use archon_kv::engine::Row;
 use archon_member::{Heartbeat, LeaseAnswer, ReturnAddress};
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
-    BootId, DoorFailure, DoorReport, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, Millis, Node,
-    NodeId, Over, PartitionId, PlacementId, RemovedNodes, Report, TableId, TableList, Version,
+    BootId, DoorFailure, DoorReport, Duty, Epoch, ErrorDetail, ErrorKind, FencingProof, GenerationKey, Incarnation,
+    Millis, Node, NodeId, PartitionId, PlacementId, RemovedNodes, Report, TableId, TableList, Version,
 };
 use bytes::Bytes;
 
@@ -75,7 +75,7 @@ pub(crate) enum CoordinatorMessage {
     Judged {
         by: usize,
         batch: BatchId,
-        answers: Vec<Answered>,
+        answers: Vec<HeartbeatAnswer>,
         cluster: ClusterNow,
     },
     /// The receiver of a batch does not lead.
@@ -136,14 +136,14 @@ pub(crate) struct Push {
 
 /// Updates of nodes and tables in the answer to a relayed heartbeat.
 #[derive(Clone, Debug)]
-pub(crate) struct News {
+pub(crate) struct TableUpdates {
     pub(crate) nodes: Option<Registrations>,
     pub(crate) tables: Option<TableList>,
     pub(crate) complete: Version,
 }
 
 /// A heartbeat of a batch, its lease unless fenced, and its member's updates.
-pub(crate) type Answered = (Heartbeat, Option<LeaseAnswer>, Option<Box<News>>);
+pub(crate) type HeartbeatAnswer = (Heartbeat, Option<LeaseAnswer>, Option<Box<TableUpdates>>);
 
 /// Registrations of all nodes, and whether they count as failed.
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ pub(crate) struct BatchId {
 
 /// Sender and number of a heartbeat.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct HeartbeatRequest {
     pub(crate) host: usize,
     pub(crate) heartbeat: Heartbeat,
     /// The batch in which that machine carried it, if it is another member's.
@@ -190,10 +190,10 @@ pub(crate) enum PeerMessage {
     /// A relay's message to a member.
     Relayed {
         to: ReturnAddress,
-        said: Said,
+        said: RelayMessage,
     },
     /// Notification that an incarnation is fenced.
-    Over(Over),
+    Over(FencingProof),
     /// A machine probes this one's client port: process number, and probe number.
     Ping {
         keeper: usize,
@@ -230,7 +230,7 @@ pub(crate) enum PeerMessage {
     },
     /// Request for a page of a merge source on this node.
     YieldAsk {
-        from: Life,
+        from: NodeRegistration,
         ask: YieldAsk,
     },
     /// The page, or the answer that there is none yet.
@@ -287,7 +287,7 @@ pub(crate) enum Event {
     Answer {
         coordinator: usize,
         term: u64,
-        heartbeats: Vec<(Confirmed, Asked)>,
+        heartbeats: Vec<(ConfirmedHeartbeat, HeartbeatRequest)>,
     },
     Elect,
     /// The leading coordinator's sessions end at times.

@@ -107,31 +107,31 @@ impl Mutant {
 }
 
 /// Returns the disabled rules of the coordinators' core.
-pub(crate) fn broken_core(mutant: Option<Mutant>) -> archon_coordinator_core::Broken {
+pub(crate) fn broken_core(mutant: Option<Mutant>) -> archon_coordinator_core::DisabledRule {
     #[cfg(feature = "mutants")]
     if let Some(Mutant::Core(broken)) = mutant {
-        return archon_coordinator_core::Broken::by(Some(broken));
+        return archon_coordinator_core::DisabledRule::by(Some(broken));
     }
     let _ = mutant;
-    archon_coordinator_core::Broken::default()
+    archon_coordinator_core::DisabledRule::default()
 }
 
 /// Returns the disabled rules of the rooms around replicas.
-pub(crate) fn broken_host(mutant: Option<Mutant>) -> archon_host::Broken {
+pub(crate) fn broken_host(mutant: Option<Mutant>) -> archon_host::DisabledRule {
     #[cfg(feature = "mutants")]
     if let Some(Mutant::Host(broken)) = mutant {
-        return archon_host::Broken::by(Some(broken));
+        return archon_host::DisabledRule::by(Some(broken));
     }
     let _ = mutant;
-    archon_host::Broken::default()
+    archon_host::DisabledRule::default()
 }
 
 /// Returns the disabled rules of a member's session.
-pub(crate) fn broken_member(mutant: Option<Mutant>) -> archon_member::Broken {
+pub(crate) fn broken_member(mutant: Option<Mutant>) -> archon_member::DisabledRule {
     #[cfg(feature = "mutants")]
     if let Some(Mutant::Member(broken)) = mutant {
-        return archon_member::Broken::by(Some(broken));
+        return archon_member::DisabledRule::by(Some(broken));
     }
     let _ = mutant;
-    archon_member::Broken::default()
+    archon_member::DisabledRule::default()
 }

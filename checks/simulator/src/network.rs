@@ -13,7 +13,7 @@ pub(crate) enum End {
 
 /// A cut: nothing passes from one side to the other until its end.
 #[derive(Clone, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct NetworkCut {
     pub(crate) from: Vec<End>,
     pub(crate) to: Vec<End>,
     pub(crate) since: u64,
@@ -32,13 +32,13 @@ pub(crate) struct Lag {
 /// State of the network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network {
-    cuts: Vec<Cut>,
+    cuts: Vec<NetworkCut>,
     lags: Vec<Lag>,
     calm: bool,
 }
 
 impl Network {
-    pub(crate) fn cut(&mut self, cut: Cut) {
+    pub(crate) fn cut(&mut self, cut: NetworkCut) {
         self.cuts.push(cut);
     }
 
@@ -55,7 +55,7 @@ impl Network {
 
     /// Returns true if nothing passes from one endpoint to the other.
     pub(crate) fn is_cut(&self, truth: u64, from: End, to: End) -> bool {
-        let between = |cut: &Cut| cut.from.contains(&from) && cut.to.contains(&to);
+        let between = |cut: &NetworkCut| cut.from.contains(&from) && cut.to.contains(&to);
         self.cuts.iter().any(|cut| cut.since <= truth && truth < cut.until && between(cut))
     }
 

@@ -7,7 +7,7 @@ use crate::client::replica_reads::ReplicaReads;
 use crate::coordinator::quorum::Quorum;
 use crate::coverage::Coverage;
 use crate::event::{CoordinatorMessage, Event, MemberMessage};
-use crate::faults::parts::{Doors, Engines, Relays, Restarter};
+use crate::faults::parts::{Engines, ReachabilityFaults, Relays, Restarter};
 use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
 use crate::network::{End, Network};
@@ -35,7 +35,7 @@ pub(crate) struct World {
     pub(crate) changer: Changer,
     pub(crate) relays: Relays,
     pub(crate) restarter: Restarter,
-    pub(crate) doors: Doors,
+    pub(crate) doors: ReachabilityFaults,
     pub(crate) engines: Engines,
     pub(crate) replica_reads: ReplicaReads,
     pub(crate) network: Network,
@@ -100,7 +100,7 @@ impl World {
             changer: Changer::new(plan.seed),
             relays: Relays::new(plan.seed),
             restarter: Restarter::new(plan.seed),
-            doors: Doors::new(plan.seed),
+            doors: ReachabilityFaults::new(plan.seed),
             engines: Engines::new(plan.seed),
             replica_reads: ReplicaReads::new(plan.seed),
             plan,

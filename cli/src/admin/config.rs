@@ -93,11 +93,11 @@ fn text(changed: &SettingsChanged, dry_run: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_client::{Setting, SettingChanged, Word};
+    use archon_client::{OpenEnum, Setting, SettingChanged};
 
     #[test]
     fn change_shows_old_and_new_value() {
-        let step = SettingChanged { setting: Word::Known(Setting::ReplaceAfterMs), before: 300_000, after: 60_000 };
+        let step = SettingChanged { setting: OpenEnum::Known(Setting::ReplaceAfterMs), before: 300_000, after: 60_000 };
         let changed = SettingsChanged { settings_version: 7, changes: vec![step] };
         assert_eq!(text(&changed, false), "changed replace_after_ms from 300000 to 60000");
         assert_eq!(text(&changed, true), "would change replace_after_ms from 300000 to 60000");

@@ -10,6 +10,7 @@ pub(crate) mod limits;
 pub(crate) mod node;
 pub(crate) mod orders;
 pub(crate) mod partition;
+mod phrases;
 pub(crate) mod quorum;
 mod reasons;
 pub(crate) mod rebalance;
@@ -18,7 +19,6 @@ pub(crate) mod table;
 pub(crate) mod top;
 mod wait;
 mod watch;
-mod words;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! `archon partition bump | offline | online | bar | unbar`, `archon node maintain | resume | bar | unbar`.
 
 use super::node::operate::look;
-use super::words::words;
+use super::phrases::words;
 use super::{each, short_time};
 use crate::admin::partition::texts::operand;
 use crate::args::{

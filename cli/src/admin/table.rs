@@ -10,7 +10,9 @@ use crate::exit::{Exit, Failure};
 use crate::kv::KeyForm;
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_client::documents::{TableDescription, TableHolder, TablePartition};
-use archon_client::{Admin, Error, ErrorKind, Holds, NodeStatus, RangeLimits, Setting, TableCheck, TableSummary};
+use archon_client::{
+    Admin, Error, ErrorKind, NodeStatus, RangeLimits, Setting, TableCheck, TableContent, TableSummary,
+};
 use bytes::Bytes;
 
 /// Documents of the verbs.
@@ -90,7 +92,7 @@ async fn describe(args: &DescribeTableArgs, admin: &Admin, output: &Output) -> R
 
 fn description(found: &TableDescription, output: &Output) -> String {
     let TableDescription { table, partitions_online: online, partitions_led: led, .. } = found;
-    let is_lease = table.holds == Holds::Lease;
+    let is_lease = table.holds == TableContent::Lease;
     let total = table.partitions_total;
     let mut lines = vec![
         format!("table       {}", output.bold(&table.name)),
@@ -238,7 +240,7 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
         output.json(&TableCheck { copies_deleted: copies, ..found })?;
         return Ok(Exit::Done);
     }
-    if found.table.holds == Holds::Lease {
+    if found.table.holds == TableContent::Lease {
         let partitions = count_text(found.table.partitions_total as usize, "partition", "partitions");
         let number = found.table.id;
         output.line(format!(
@@ -263,7 +265,7 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
 fn unconfirmed(found: &TableCheck) -> Failure {
     let TableSummary { name, id, partitions_total: partitions, .. } = &found.table;
     let remedy = format!("to delete it: `archon table drop {name} --yes`");
-    if found.table.holds == Holds::Lease {
+    if found.table.holds == TableContent::Lease {
         let message = format!(
             "nothing was dropped: this would delete lease table {name} (number {id}) for good, with {}, owned by {}",
             count_text(*partitions as usize, "partition", "partitions"),
@@ -302,7 +304,7 @@ mod tests {
             split_above_bytes: None,
             split_above_rate: None,
             merge_below_bytes: None,
-            holds: Holds::Data.into(),
+            holds: TableContent::Data.into(),
             version: 9,
         };
         let found =
@@ -315,7 +317,7 @@ mod tests {
         assert_eq!(failure.remedy.as_deref(), Some("to delete it: `archon table drop orders --yes`"));
         let away = TableCheck { nodes_away: vec![NodeName { node_id: 1, node: "athens".into() }], ..found };
         assert!(unconfirmed(&away).message.contains("3 nodes (not alive now: athens)"));
-        let leases = TableSummary { holds: Holds::Lease.into(), replication: 1, ..away.table };
+        let leases = TableSummary { holds: TableContent::Lease.into(), replication: 1, ..away.table };
         let found =
             TableCheck { table: leases, copies_deleted: 0, bytes_deleted: 0, nodes_holding: 2, nodes_away: vec![] };
         let message = unconfirmed(&found).message;
@@ -325,7 +327,7 @@ mod tests {
         );
     }
 
-    fn described(holds: Holds) -> TableDescription {
+    fn described(holds: TableContent) -> TableDescription {
         let table = TableSummary {
             id: 7,
             name: "orders".into(),
@@ -383,7 +385,7 @@ mod tests {
     #[test]
     fn table_description_shows_copies_size_limits_and_ranges() {
         let output = Output::new(crate::output::Format::Table);
-        let text = description(&described(Holds::Data), &output);
+        let text = description(&described(TableContent::Data), &output);
         for line in [
             "table       orders",
             "partitions  4, of which 3 have a leader and 2 are online",
@@ -405,7 +407,7 @@ mod tests {
     #[test]
     fn lease_table_description_shows_owners_and_no_copies() {
         let output = Output::new(crate::output::Format::Table);
-        let text = description(&described(Holds::Lease), &output);
+        let text = description(&described(TableContent::Lease), &output);
         assert!(text.contains("partitions  4, of which 3 have an owner"), "{text}");
         assert!(text.contains("OWNER") && !text.contains("REPLICAS") && !text.contains("in sync"), "{text}");
     }

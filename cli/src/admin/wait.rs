@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(200);
 
 /// The process, and the display of its progress.
-pub(crate) trait Watched {
+pub(crate) trait WatchedProcess {
     /// The outcome.
     type Outcome;
 
@@ -25,7 +25,7 @@ pub(crate) trait Watched {
 }
 
 /// End of a wait.
-pub(crate) enum Waited<T> {
+pub(crate) enum WaitEnd<T> {
     /// The process has ended.
     Over(T),
     /// The reader pressed Ctrl-C: it continues unwatched.
@@ -37,14 +37,20 @@ pub(crate) enum Waited<T> {
 /// Waits until the process ends, the reader stops, or `limit` passes.
 ///
 /// # Errors
-/// As [`Watched::look`].
-pub(crate) async fn wait<W: Watched>(watched: &mut W, limit: Option<Duration>) -> Result<Waited<W::Outcome>, Failure> {
+/// As [`WatchedProcess::look`].
+pub(crate) async fn wait<W: WatchedProcess>(
+    watched: &mut W,
+    limit: Option<Duration>,
+) -> Result<WaitEnd<W::Outcome>, Failure> {
     let waited = look_until_over(watched, limit).await;
     watched.finish();
     waited
 }
 
-async fn look_until_over<W: Watched>(watched: &mut W, limit: Option<Duration>) -> Result<Waited<W::Outcome>, Failure> {
+async fn look_until_over<W: WatchedProcess>(
+    watched: &mut W,
+    limit: Option<Duration>,
+) -> Result<WaitEnd<W::Outcome>, Failure> {
     let started = Instant::now();
     let mut trouble = false;
     let mut ticks = tokio::time::interval(POLL);
@@ -53,11 +59,11 @@ async fn look_until_over<W: Watched>(watched: &mut W, limit: Option<Duration>) -
     tokio::pin!(interrupted);
     loop {
         tokio::select! {
-            _ = &mut interrupted => return Ok(Waited::Detached),
+            _ = &mut interrupted => return Ok(WaitEnd::Detached),
             _ = ticks.tick() => {}
         }
         match watched.look().await {
-            Ok(Some(outcome)) => return Ok(Waited::Over(outcome)),
+            Ok(Some(outcome)) => return Ok(WaitEnd::Over(outcome)),
             Ok(None) => trouble = false,
             // The quorum may be electing: the process continues, and so does the wait.
             Err(failure) if matches!(failure.exit, Exit::Unreachable | Exit::TimedOut) => {
@@ -69,7 +75,7 @@ async fn look_until_over<W: Watched>(watched: &mut W, limit: Option<Duration>) -
             Err(failure) => return Err(failure),
         }
         if limit.is_some_and(|limit| started.elapsed() >= limit) {
-            return Ok(Waited::TimedOut);
+            return Ok(WaitEnd::TimedOut);
         }
     }
 }
@@ -85,7 +91,7 @@ mod tests {
         said: RefCell<Vec<String>>,
     }
 
-    impl Watched for Script {
+    impl WatchedProcess for Script {
         type Outcome = u32;
 
         async fn look(&mut self) -> Result<Option<u32>, Failure> {
@@ -109,7 +115,7 @@ mod tests {
     async fn trouble_is_reported_once_and_ends_nothing() {
         let away = || Err(Failure::new(Exit::Unreachable, "nobody"));
         let mut script = script(vec![Ok(None), away(), away(), Ok(None), away(), Ok(Some(7))]);
-        assert!(matches!(wait(&mut script, None).await, Ok(Waited::Over(7))));
+        assert!(matches!(wait(&mut script, None).await, Ok(WaitEnd::Over(7))));
         assert_eq!(script.said.take(), ["still waiting: nobody", "still waiting: nobody", "finished"]);
     }
 
@@ -118,7 +124,7 @@ mod tests {
         let mut refused = script(vec![Ok(None), Err(Failure::new(Exit::Refused, "taken back"))]);
         assert_eq!(wait(&mut refused, None).await.err().map(|failure| failure.exit), Some(Exit::Refused));
         let mut late = script(vec![Ok(None); 3]);
-        assert!(matches!(wait(&mut late, Some(Duration::ZERO)).await, Ok(Waited::TimedOut)));
+        assert!(matches!(wait(&mut late, Some(Duration::ZERO)).await, Ok(WaitEnd::TimedOut)));
         assert_eq!((late.looks.len(), late.said.take()), (2, vec!["finished".to_owned()]));
     }
 }

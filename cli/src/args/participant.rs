@@ -3,7 +3,7 @@
 use super::parse::{address, duration, name, weight};
 use super::serve::LogArgs;
 use crate::exit::Failure;
-use archon_agent::{Listen, MapFile};
+use archon_agent::{ListenAddress, MapFile};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct ParticipantArgs {
     /// the service needs a certificate of the same participant.
     #[arg(long, env = "ARCHON_AGENT_LISTEN", hide_env_values = true, value_name = "IP:PORT|unix:PATH")]
     #[arg(default_value = "127.0.0.1:7700")]
-    pub(crate) listen: Listen,
+    pub(crate) listen: ListenAddress,
     /// Program of the service, with its arguments, instead of --listen: it speaks JSON lines over its standard input and
     /// output (docs/reference/agent.md). Give it last. The agent ends with the program.
     #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "listen")]

@@ -8,7 +8,7 @@ use crate::documents::BackupTaken;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_backup::{
-    BackupError, BackupSummary, CreateOptions, LeftOut, Manifest, Progress, RestoreOptions, RestoredTable, Store,
+    BackupError, BackupSummary, CreateOptions, Manifest, Progress, RestoreOptions, RestoredTable, SkippedTable, Store,
     StoreTrouble, TableBackup,
 };
 use archon_client::ErrorKind;
@@ -77,8 +77,8 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
     Ok(ends)
 }
 
-fn left_out_text(left: &LeftOut) -> String {
-    let LeftOut { table, files_restored, files_total } = left;
+fn left_out_text(left: &SkippedTable) -> String {
+    let SkippedTable { table, files_restored, files_total } = left;
     format!(
         "skipped: table {table} is incomplete: a restore into it has written {files_restored} of {files_total} files; \
          `archon backup restore --resume` of its backup completes it, `archon table drop {table} --yes` deletes it"

@@ -8,7 +8,7 @@ use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_load::attack::{Attack, Attackers, Target};
-use archon_load::{Distribution, End, Latency, Measured, Mix, Workload};
+use archon_load::{Distribution, End, Latency, Mix, Workload, WorkloadOutcome};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ struct OrdinaryLoad {
 
 impl OrdinaryLoad {
     /// Returns the worse of reads and writes.
-    fn of(measured: &Measured) -> Self {
+    fn of(measured: &WorkloadOutcome) -> Self {
         let worst = |of: fn(&Latency) -> u64| [&measured.get, &measured.put].into_iter().flatten().map(of).max();
         Self {
             ops_per_second: measured.ops_per_second,

@@ -9,7 +9,7 @@ use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{Admin, Client, MovePhase, PartitionSummary, RangeLimits};
-use archon_load::{Latency, Measured, Mix, Run, Workload, watch};
+use archon_load::{Latency, Mix, Run, Workload, WorkloadOutcome, watch};
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,12 +26,12 @@ const REBALANCE_EVERY: Duration = Duration::from_secs(1);
 
 /// Results. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
-struct Growing {
+struct GrowthReport {
     keys: u64,
     value_bytes: usize,
     order: WriteOrder,
     split_above_bytes: u64,
-    write: Measured,
+    write: WorkloadOutcome,
     samples: Vec<Sample>,
     /// Completed moves of copies or leaderships meanwhile.
     moves: usize,
@@ -42,7 +42,7 @@ struct Growing {
     mean_bytes: u64,
     /// Keys that were missing at the end, or had an unknown value.
     keys_missing: u64,
-    scans: Vec<Scanned>,
+    scans: Vec<ScanTiming>,
 }
 
 /// Observations over some seconds.
@@ -58,7 +58,7 @@ struct Sample {
 
 /// One scan of keys in order, by one client.
 #[derive(Debug, Serialize)]
-struct Scanned {
+struct ScanTiming {
     table: &'static str,
     partitions: usize,
     entries: u64,
@@ -96,7 +96,12 @@ async fn drop_table(admin: &Admin, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn measure(args: &GrowArgs, connection: &Connection, admin: &Admin, output: &Output) -> Result<Growing, Failure> {
+async fn measure(
+    args: &GrowArgs,
+    connection: &Connection,
+    admin: &Admin,
+    output: &Output,
+) -> Result<GrowthReport, Failure> {
     watch::until_served(admin, TABLE, 1, TIMEOUT).await?;
     let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection)?;
     let mix = match args.order {
@@ -113,7 +118,7 @@ async fn measure(args: &GrowArgs, connection: &Connection, admin: &Admin, output
         0 => Vec::new(),
         keys => scans(keys.min(args.keys), args, connection, admin, output).await?,
     };
-    Ok(Growing {
+    Ok(GrowthReport {
         keys: args.keys,
         value_bytes: workload.value_bytes,
         order: args.order,
@@ -137,7 +142,7 @@ async fn write(
     every: Duration,
     admin: &Admin,
     output: &Output,
-) -> Result<(Measured, Vec<Sample>, usize), Failure> {
+) -> Result<(WorkloadOutcome, Vec<Sample>, usize), Failure> {
     let run = Run::start(load.archon(), workload)?;
     let begun = Instant::now();
     let growing = async {
@@ -225,7 +230,7 @@ async fn scans(
     connection: &Connection,
     admin: &Admin,
     output: &Output,
-) -> Result<Vec<Scanned>, Failure> {
+) -> Result<Vec<ScanTiming>, Failure> {
     let ranges = scan(TABLE, "by ranges", keys, connection, admin).await?;
     admin.create_table(HASHED, HASHED_PARTITIONS, args.local.replication).await?;
     let hashed = async {
@@ -245,7 +250,7 @@ async fn scan(
     keys: u64,
     connection: &Connection,
     admin: &Admin,
-) -> Result<Scanned, Failure> {
+) -> Result<ScanTiming, Failure> {
     let client: Client = connect::client(connection, table, None).await?;
     let partitions = admin.table(table).await?.len();
     let began = Instant::now();
@@ -259,10 +264,10 @@ async fn scan(
     if entries != keys {
         return Err(Failure::failed(format!("the scan found {entries} of {keys} keys")));
     }
-    Ok(Scanned { table: kind, partitions, entries, seconds, megabytes_per_second: bytes as f64 / seconds / 1e6 })
+    Ok(ScanTiming { table: kind, partitions, entries, seconds, megabytes_per_second: bytes as f64 / seconds / 1e6 })
 }
 
-impl Growing {
+impl GrowthReport {
     fn print(&self, output: &Output) -> Result<(), Failure> {
         let columns =
             [Column::number("SECOND"), Column::number("WRITES/S"), Column::number("PARTITIONS"), Column::text("LED")];

@@ -5,7 +5,7 @@ use super::{LOADERS, archon, over, watched};
 use crate::args::Connection;
 use crate::exit::Failure;
 use crate::output::{Column, Output};
-use archon_load::{Archon, End, KEY_BYTES, Measured, Mix, Run, Workload};
+use archon_load::{Archon, End, KEY_BYTES, Mix, Run, Workload, WorkloadOutcome};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Results of the load.
 #[derive(Debug, Serialize)]
-pub(super) struct Seen {
-    pub(super) get: Measured,
-    pub(super) put: Measured,
+pub(super) struct LoadResults {
+    pub(super) get: WorkloadOutcome,
+    pub(super) put: WorkloadOutcome,
 }
 
 /// Readers and writers of many keys.
@@ -27,7 +27,7 @@ pub(super) struct Load {
 }
 
 /// Running readers and writers.
-pub(super) struct Running {
+pub(super) struct LoadTasks {
     gets: Run,
     puts: Run,
 }
@@ -69,13 +69,13 @@ impl Load {
     }
 
     /// Starts the readers and writers.
-    pub(super) fn begin(&self) -> Result<Running, Failure> {
+    pub(super) fn begin(&self) -> Result<LoadTasks, Failure> {
         let run = |mix| Run::start(&self.archon, &Workload { mix, ..self.workload.clone() });
-        Ok(Running { gets: run(Mix::Get)?, puts: run(Mix::Put)? })
+        Ok(LoadTasks { gets: run(Mix::Get)?, puts: run(Mix::Put)? })
     }
 
     /// Writes every key once, or reads it back.
-    pub(super) async fn every_key(&self, mix: Mix, what: &str, output: &Output) -> Result<Measured, Failure> {
+    pub(super) async fn every_key(&self, mix: Mix, what: &str, output: &Output) -> Result<WorkloadOutcome, Failure> {
         match watched(what, &self.archon, &self.workload.each_key_once(mix, LOADERS), output).await? {
             (_, true) => Err(Failure::failed(format!("interrupted while {what}"))),
             (measured, false) => Ok(measured),
@@ -88,17 +88,17 @@ impl Load {
     }
 }
 
-impl Running {
+impl LoadTasks {
     /// Stops the readers and writers, and returns their results.
-    pub(super) async fn end(self) -> Result<Seen, Failure> {
+    pub(super) async fn end(self) -> Result<LoadResults, Failure> {
         self.gets.stop();
         self.puts.stop();
-        Ok(Seen { get: over(self.gets).await?, put: over(self.puts).await? })
+        Ok(LoadResults { get: over(self.gets).await?, put: over(self.puts).await? })
     }
 }
 
 /// Prints the results by window, a line for each operation.
-pub(super) fn print_seen(windows: &[(&str, &Seen)], output: &Output) -> Result<(), Failure> {
+pub(super) fn print_seen(windows: &[(&str, &LoadResults)], output: &Output) -> Result<(), Failure> {
     let columns = [
         Column::text("WHEN"),
         Column::text("OPERATION"),

@@ -18,9 +18,9 @@ use crate::args::{BenchArgs, BenchVerb, Connection, LoadArgs, ReadArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use archon_load::{Archon, End, Measured, Mix, Run, Workload};
+use archon_load::{Archon, End, Mix, Run, Workload, WorkloadOutcome};
 use indicatif::{ProgressBar, ProgressStyle};
-use nodes::Counted;
+use nodes::NodeCounters;
 use report::Report;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -132,11 +132,11 @@ async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Resul
         settled(&loaded)?;
     }
     let admin = connect::admin(connection)?;
-    let before = Counted::now(&admin).await;
+    let before = NodeCounters::now(&admin).await;
     let (measured, stopped) = watched("measuring", &archon, workload, output).await?;
     drop(client);
     // An unreachable coordinator or node does not invalidate the other results.
-    let cost = match (before, Counted::now(&admin).await) {
+    let cost = match (before, NodeCounters::now(&admin).await) {
         (Ok(before), Ok(after)) => Some(before.until(&after, measured.ops_with_warm_up)),
         (Err(error), _) | (_, Err(error)) => {
             output.talk(format!("the resource use of the nodes is unknown: {error}"));
@@ -158,7 +158,7 @@ async fn watched(
     archon: &Arc<Archon>,
     workload: &Workload,
     output: &Output,
-) -> Result<(Measured, bool), Failure> {
+) -> Result<(WorkloadOutcome, bool), Failure> {
     let run = Run::start(archon, workload)?;
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
@@ -178,7 +178,7 @@ async fn watched(
 }
 
 /// Waits for the end of a run without blocking concurrent work.
-async fn over(run: Run) -> Result<Measured, Failure> {
+async fn over(run: Run) -> Result<WorkloadOutcome, Failure> {
     while !run.is_over() {
         tokio::time::sleep(POLL).await;
     }
@@ -186,7 +186,7 @@ async fn over(run: Run) -> Result<Measured, Failure> {
 }
 
 /// Fails the verb if an operation failed, with the exit code of its kind.
-fn settled(measured: &Measured) -> Result<(), Failure> {
+fn settled(measured: &WorkloadOutcome) -> Result<(), Failure> {
     let Some((kind, worst)) = measured.failures.iter().max_by_key(|(_, failed)| failed.count) else { return Ok(()) };
     let failure = archon_load::Failure::new(kind.clone(), worst.example.clone());
     let Failure { exit, kind: told, remedy, .. } = failure.into();

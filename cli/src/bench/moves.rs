@@ -2,8 +2,8 @@
 //! moves.
 
 use super::disturb::{Report, Stage, TIMEOUT, sleep_or_interrupt};
-use super::load::{Load, Running, Seen, print_seen};
-use super::nodes::{Cost, Counted};
+use super::load::{Load, LoadResults, LoadTasks, print_seen};
+use super::nodes::{Cost, NodeCounters};
 use super::plain_copy::{PlainCopy, plain_copy};
 use super::rounds::Round;
 use super::{local, settled};
@@ -12,7 +12,7 @@ use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_client::NodeStatus;
-use archon_load::watch::Moved;
+use archon_load::watch::MoveCounts;
 use archon_load::{Mix, Workload, watch};
 use archon_local_cluster::LATE_NODE;
 use serde::Serialize;
@@ -25,7 +25,7 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// Results. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
-struct Moving {
+struct MoveReport {
     #[serde(flatten)]
     probed: Report,
     moves: usize,
@@ -36,11 +36,11 @@ struct Moving {
     cost: Option<Cost>,
     /// Results of the readers and writers of many keys.
     #[serde(skip_serializing_if = "Option::is_none")]
-    load: Option<Loaded>,
+    load: Option<LoadReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct Loaded {
+struct LoadReport {
     keys: u64,
     value_bytes: usize,
     /// Copied keys and values, without overhead, in megabytes (10^6).
@@ -59,18 +59,18 @@ struct Loaded {
 /// Results of readers and writers by window.
 #[derive(Debug, Serialize)]
 struct Windows {
-    before: Seen,
-    during: Seen,
-    after: Seen,
+    before: LoadResults,
+    during: LoadResults,
+    after: LoadResults,
 }
 
 /// Starts readers and writers, if a load was requested.
-fn begin(load: Option<&Load>) -> Result<Option<Running>, Failure> {
+fn begin(load: Option<&Load>) -> Result<Option<LoadTasks>, Failure> {
     load.filter(|load| load.has_clients()).map(Load::begin).transpose()
 }
 
 /// Stops them, and returns their results.
-async fn end(running: Option<Running>) -> Result<Option<Seen>, Failure> {
+async fn end(running: Option<LoadTasks>) -> Result<Option<LoadResults>, Failure> {
     match running {
         Some(running) => running.end().await.map(Some),
         None => Ok(None),
@@ -107,9 +107,9 @@ pub(super) async fn rebalance(
     }
     let before = end(running).await?;
     let running = begin(load.as_ref())?;
-    let counted = Counted::now(&stage.admin).await;
+    let counted = NodeCounters::now(&stage.admin).await;
     let began = Instant::now();
-    let Moved { moves, copies } = tokio::select! {
+    let MoveCounts { moves, copies } = tokio::select! {
         moved = watch::rebalance(&stage.admin, MOVES_TIMEOUT) => moved?,
         _ = tokio::signal::ctrl_c() => {
             return Err(Failure::failed("interrupted; the moves continue in the cluster")
@@ -117,7 +117,7 @@ pub(super) async fn rebalance(
         }
     };
     let took = began.elapsed();
-    let now = Counted::now(&stage.admin).await;
+    let now = NodeCounters::now(&stage.admin).await;
     let during = end(running).await?;
     let operations = during.as_ref().map_or(0, |seen| seen.get.ops + seen.put.ops);
     let cost = counted.ok().zip(now.ok()).map(|(before, now)| before.until(&now, operations));
@@ -144,10 +144,17 @@ pub(super) async fn rebalance(
             Some(cluster) if args.beside_cp => Some(plain_copy(cluster.directory(), (moved_megabytes * 1e6) as u64)?),
             _ => None,
         };
-        loaded =
-            Some(Loaded { keys, value_bytes, moved_megabytes, megabytes_per_second, seen, beside_cp, keys_missing });
+        loaded = Some(LoadReport {
+            keys,
+            value_bytes,
+            moved_megabytes,
+            megabytes_per_second,
+            seen,
+            beside_cp,
+            keys_missing,
+        });
     }
-    let moving = Moving { probed, moves, copies, move_seconds: took.as_secs_f64(), cost, load: loaded };
+    let moving = MoveReport { probed, moves, copies, move_seconds: took.as_secs_f64(), cost, load: loaded };
     match output.is_json() {
         true => output.json(&moving)?,
         false => moving.print(output)?,
@@ -160,7 +167,7 @@ pub(super) async fn rebalance(
     }
 }
 
-impl Moving {
+impl MoveReport {
     fn print(&self, output: &Output) -> Result<(), Failure> {
         self.probed.print(output)?;
         if let Some(cost) = &self.cost {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Counters of all live nodes at one moment.
-pub(super) struct Counted(BTreeMap<String, NodeStats>);
+pub(super) struct NodeCounters(BTreeMap<String, NodeStats>);
 
 /// Resources used by one node.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -37,7 +37,7 @@ pub(super) struct Cost {
     pub(super) nodes: Vec<NodeCost>,
 }
 
-impl Counted {
+impl NodeCounters {
     /// Reads the counters of all live nodes. Participants serve no counters to Archon at their addresses.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Cost {
 mod tests {
     use super::*;
 
-    fn counted(nodes: &[(&str, u64, u64)]) -> Counted {
+    fn counted(nodes: &[(&str, u64, u64)]) -> NodeCounters {
         let stats = |syncs: u64, cpu_us: u64| NodeStats {
             node: String::new(),
             values: [
@@ -108,7 +108,7 @@ mod tests {
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
         };
-        Counted(nodes.iter().map(|(name, syncs, cpu)| ((*name).to_owned(), stats(*syncs, *cpu))).collect())
+        NodeCounters(nodes.iter().map(|(name, syncs, cpu)| ((*name).to_owned(), stats(*syncs, *cpu))).collect())
     }
 
     #[test]

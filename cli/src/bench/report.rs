@@ -3,7 +3,7 @@
 use super::nodes::Cost;
 use crate::exit::Failure;
 use crate::output::{Column, Output, bytes_text};
-use archon_load::{Distribution, Latency, Measured, Mix, Workload};
+use archon_load::{Distribution, Latency, Mix, Workload, WorkloadOutcome};
 use serde::Serialize;
 
 /// Results and parameters of a measurement.
@@ -26,14 +26,14 @@ pub(super) struct Report {
     warmup_seconds: f64,
     interrupted: bool,
     #[serde(flatten)]
-    pub(super) measured: Measured,
+    pub(super) measured: WorkloadOutcome,
     /// Resources used by the nodes; absent if one of them did not answer.
     #[serde(flatten)]
     cost: Option<Cost>,
 }
 
 impl Report {
-    pub(super) fn new(workload: &Workload, measured: Measured, interrupted: bool, cost: Option<Cost>) -> Self {
+    pub(super) fn new(workload: &Workload, measured: WorkloadOutcome, interrupted: bool, cost: Option<Cost>) -> Self {
         let (operation, get_percent, scan_limit) = match workload.mix {
             Mix::Load | Mix::LoadSpread | Mix::Put => ("put", None, None),
             Mix::Get | Mix::ReadBack => ("get", None, None),

@@ -5,7 +5,7 @@ use crate::args::{Disturbance, FailoverArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_client::{Admin, NodeGoal, NodeStatus, Role};
-use archon_load::{Look, Wait, Window, wait_for, watch};
+use archon_load::{CheckOutcome, Wait, Window, wait_for, watch};
 use archon_local_cluster::{Cluster, LATE_NODE};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -190,9 +190,9 @@ impl<'a> Rounds<'a> {
         wait_for("a leading coordinator", TIMEOUT, Wait::EVERY, async || {
             self.cluster.check_alive()?;
             Ok(match admin.status().await.map(|status| status.leader_id.filter(|id| *id != former)) {
-                Ok(Some(leader)) => Look::Yes(leader),
-                Ok(None) => Look::NotYet("no leader".to_owned()),
-                Err(error) => Look::NotYet(error.to_string()),
+                Ok(Some(leader)) => CheckOutcome::Yes(leader),
+                Ok(None) => CheckOutcome::NotYet("no leader".to_owned()),
+                Err(error) => CheckOutcome::NotYet(error.to_string()),
             })
         })
         .await

@@ -2,7 +2,7 @@
 //! writers, and the delay of moving keys.
 
 use super::disturb::{TIMEOUT, sleep_or_interrupt};
-use super::load::{Load, Seen, print_seen};
+use super::load::{Load, LoadResults, print_seen};
 use super::{local, settled};
 use crate::args::{Connection, SplitArgs};
 use crate::connect;
@@ -20,7 +20,7 @@ const SPLIT_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// Results. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
-struct Splitting {
+struct SplitReport {
     keys: u64,
     value_bytes: usize,
     /// Moved keys and values, without overhead, in megabytes (10^6).
@@ -34,10 +34,10 @@ struct Splitting {
     /// Writers of keys that stay, and of keys that move.
     stays: Gaps,
     moves: Gaps,
-    before: Seen,
-    during: Seen,
-    after: Seen,
-    merge: Option<Merging>,
+    before: LoadResults,
+    during: LoadResults,
+    after: LoadResults,
+    merge: Option<MergeReport>,
     /// Acknowledged writes that were missing at the end.
     missing: Vec<String>,
     /// Keys that were missing at the end, or had an unknown value.
@@ -52,13 +52,13 @@ struct Gaps {
 
 /// Results of merging the two partitions again.
 #[derive(Debug, Serialize)]
-struct Merging {
+struct MergeReport {
     /// From the command until there was one partition, in seconds and, by the coordinators' clock, in milliseconds.
     merge_seconds: f64,
     merged_ms: Option<u64>,
     stays: Window,
     moves: Window,
-    during: Seen,
+    during: LoadResults,
 }
 
 /// Measures the cost of a split for the users of the table.
@@ -86,7 +86,7 @@ async fn measure(
     connection: &Connection,
     admin: &Admin,
     output: &Output,
-) -> Result<Splitting, Failure> {
+) -> Result<SplitReport, Failure> {
     watch::until_served(admin, TABLE, 1, TIMEOUT).await?;
     let load = Load::new(args.keys, args.value_bytes, args.clients, TABLE, connection)?;
     settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
@@ -131,7 +131,7 @@ async fn measure(
     let mut missing = stays.stop(&client).await?;
     missing.extend(moves.stop(&client).await?);
     let read = load.every_key(Mix::ReadBack, "reading every key back", output).await?;
-    Ok(Splitting {
+    Ok(SplitReport {
         keys: args.keys,
         value_bytes: args.value_bytes as usize,
         moved_megabytes: ((args.keys - middle) * load.bytes_each()) as f64 / 1e6,
@@ -150,7 +150,7 @@ async fn measure(
 }
 
 /// Merges the two partitions again, under the same load.
-async fn merge(admin: &Admin, load: &Load, (stays, moves): (&Probers, &Probers)) -> Result<Merging, Failure> {
+async fn merge(admin: &Admin, load: &Load, (stays, moves): (&Probers, &Probers)) -> Result<MergeReport, Failure> {
     stays.mark();
     moves.mark();
     let running = load.begin()?;
@@ -164,7 +164,7 @@ async fn merge(admin: &Admin, load: &Load, (stays, moves): (&Probers, &Probers))
     let during = running.end().await?;
     let [begun, merged] =
         last_of(admin, &merge.table, merge.partition, [EventCode::MergeBegun, EventCode::Merged]).await?;
-    Ok(Merging { merge_seconds, merged_ms: between(begun, merged), stays, moves, during })
+    Ok(MergeReport { merge_seconds, merged_ms: between(begun, merged), stays, moves, during })
 }
 
 /// Waits for the end of the merge, successful or not.
@@ -237,7 +237,7 @@ fn between(from: Option<u64>, to: Option<u64>) -> Option<u64> {
     Some(to?.saturating_sub(from?))
 }
 
-impl Splitting {
+impl SplitReport {
     /// Fails if an acknowledged write was lost.
     fn verdict(&self) -> Result<Exit, Failure> {
         if let Some(first) = self.missing.first() {

@@ -8,7 +8,7 @@ use crate::documents::{CertificateSummary, MemberCertificates, ShownCertificate}
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{Admin, NodeStatus, Transport};
-use archon_security::{AUTHORITIES_FILE, CertificateDer, Expected, Identity, Protocol, Role, certificates};
+use archon_security::{AUTHORITIES_FILE, CertificateDer, ExpectedPeer, Identity, Protocol, Role, certificates};
 use futures::{StreamExt as _, stream};
 use std::time::{Duration, SystemTime};
 
@@ -81,7 +81,7 @@ async fn members(admin: &Admin) -> Result<Vec<(Identity, String)>, Failure> {
 /// # Errors
 /// The reason why the certificate could not be read.
 pub(crate) async fn shown_at(transport: &Transport, address: &str) -> Result<CertificateSummary, String> {
-    let connected = transport.connect(address, &Expected::Servers, Protocol::Grpc, TIMEOUT).await;
+    let connected = transport.connect(address, &ExpectedPeer::Servers, Protocol::Grpc, TIMEOUT).await;
     connected.map_err(|error| error.to_string()).and_then(|stream| {
         let der = stream.peer_certificate().ok_or_else(|| "it shows no certificate".to_owned())?;
         let shown = summary::of(address, der).map_err(|error| error.to_string())?;

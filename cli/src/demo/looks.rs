@@ -4,7 +4,7 @@ use crate::connect::leading;
 use crate::documents::{Partition, Rebalance};
 use crate::exit::Failure;
 use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
-use archon_load::{Look, Wait};
+use archon_load::{CheckOutcome, Wait};
 use archon_local_cluster::{Cluster, REQUEST_LIMIT, SMALL, TIMEOUT};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) const TABLE: &str = "default";
 /// After a minute: the awaited condition and the last state. An error of the poll itself ends the wait at once.
 pub(super) async fn wait_for<T>(
     what: &str,
-    look: impl AsyncFnMut() -> Result<Look<T>, Failure>,
+    look: impl AsyncFnMut() -> Result<CheckOutcome<T>, Failure>,
 ) -> Result<(T, Duration), Failure> {
     archon_load::wait_for(what, TIMEOUT, Wait::EVERY, look).await
 }
@@ -28,10 +28,10 @@ pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: 
         cluster.check_alive()?;
         Ok(match admin.list_nodes().await {
             Ok(nodes) if nodes.iter().any(|node| node.name == name && node.status == NodeStatus::Alive) => {
-                Look::Yes(())
+                CheckOutcome::Yes(())
             }
-            Ok(nodes) => Look::NotYet(format!("{} have registered", nodes.len())),
-            Err(error) => Look::NotYet(error.to_string()),
+            Ok(nodes) => CheckOutcome::NotYet(format!("{} have registered", nodes.len())),
+            Err(error) => CheckOutcome::NotYet(error.to_string()),
         })
     })
     .await?;
@@ -48,7 +48,7 @@ pub(super) async fn all_whole(cluster: &mut Cluster, admin: &Admin) -> Result<(V
 }
 
 /// Checks that every partition is available with all its copies.
-pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Failure> {
+pub(super) async fn look_whole(admin: &Admin) -> Result<CheckOutcome<Vec<Partition>>, Failure> {
     Ok(match table(admin).await {
         Ok(partitions) => {
             let online = partitions.iter().filter(|partition| partition.status == PartitionStatus::Online).count();
@@ -58,12 +58,15 @@ pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Fa
             };
             let whole = partitions.iter().filter(|partition| whole(partition)).count();
             if online == SMALL.partitions as usize && whole == online {
-                Look::Yes(partitions)
+                CheckOutcome::Yes(partitions)
             } else {
-                Look::NotYet(format!("{online} of {} are, {whole} of them with three replicas", SMALL.partitions))
+                CheckOutcome::NotYet(format!(
+                    "{online} of {} are, {whole} of them with three replicas",
+                    SMALL.partitions
+                ))
             }
         }
-        Err(error) => Look::NotYet(error.to_string()),
+        Err(error) => CheckOutcome::NotYet(error.to_string()),
     })
 }
 

@@ -2,11 +2,11 @@
 
 use super::looks::{all_whole, table, wait_for};
 use super::narrator::Narrator;
-use super::workload::{Seen, Traffic};
+use super::workload::{Traffic, TrafficObservations};
 use crate::documents::Partition;
 use crate::exit::Failure;
 use archon_client::{Admin, Client, PartitionStatus};
-use archon_load::Look;
+use archon_load::CheckOutcome;
 use archon_local_cluster::{Cluster, FIRST_NODES, SMALL};
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub(super) struct LostNode {
     /// Time from its start until every partition had all its copies.
     pub(super) returned_ms: u64,
     /// Observations of clients meanwhile.
-    pub(super) seen: Seen,
+    pub(super) seen: TrafficObservations,
 }
 
 /// Kills a node while clients write and read, and restarts it.
@@ -61,9 +61,13 @@ async fn node_dies_and_returns(
                 let led =
                     |row: &&Partition| row.status == PartitionStatus::Online && row.leader.as_deref() != Some(name);
                 let count = rows.iter().filter(led).count();
-                if count == SMALL.partitions as usize { Look::Yes(()) } else { Look::NotYet(format!("{count} are")) }
+                if count == SMALL.partitions as usize {
+                    CheckOutcome::Yes(())
+                } else {
+                    CheckOutcome::NotYet(format!("{count} are"))
+                }
             }
-            Err(failure) => Look::NotYet(failure.message),
+            Err(failure) => CheckOutcome::NotYet(failure.message),
         })
     })
     .await?;

@@ -5,7 +5,7 @@ use super::narrator::Narrator;
 use super::worker::{JOBS, Note};
 use crate::exit::Failure;
 use archon_client::{Admin, Client, Right, Role, Routes};
-use archon_load::Look;
+use archon_load::CheckOutcome;
 use archon_local_cluster::{Cluster, Process};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,10 +16,10 @@ const PARTITIONS: u32 = 6;
 const A_WHILE_NS: u64 = 300_000_000;
 
 /// Owners by partition and epoch: latest begin and earliest end of the ownership, on the machine's clock.
-type Owners = BTreeMap<u32, BTreeMap<u64, Owned>>;
+type Owners = BTreeMap<u32, BTreeMap<u64, OwnedPartition>>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Owned {
+struct OwnedPartition {
     name: String,
     from_ns: u64,
     until_ns: u64,
@@ -37,8 +37,8 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
         // The cluster begins with the first protocol, which has no such right.
         wait_for("the participants to be granted the table", async || {
             Ok(match admin.grant(Right::Own, None, Some(JOBS)).await {
-                Ok(granted) => Look::Yes(granted),
-                Err(error) => Look::NotYet(error.to_string()),
+                Ok(granted) => CheckOutcome::Yes(granted),
+                Err(error) => CheckOutcome::NotYet(error.to_string()),
             })
         })
         .await?;
@@ -90,7 +90,7 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
                 running.push(name.clone());
             }
         }
-        Ok(if running.is_empty() { Look::Yes(()) } else { Look::NotYet(format!("{running:?} run")) })
+        Ok(if running.is_empty() { CheckOutcome::Yes(()) } else { CheckOutcome::NotYet(format!("{running:?} run")) })
     })
     .await?;
     let owners = owners(logs(&workers))?;
@@ -113,23 +113,23 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
 }
 
 /// Checks the number of partitions of each owner.
-fn owned(routes: &Routes, right: impl Fn(&BTreeMap<String, usize>) -> bool) -> Look<()> {
+fn owned(routes: &Routes, right: impl Fn(&BTreeMap<String, usize>) -> bool) -> CheckOutcome<()> {
     let mut counts = BTreeMap::new();
     for owner in routes.map().owners.into_iter().flatten().filter(|owner| owner.serves) {
         *counts.entry(owner.name).or_default() += 1;
     }
-    if right(&counts) { Look::Yes(()) } else { Look::NotYet(format!("{counts:?} do")) }
+    if right(&counts) { CheckOutcome::Yes(()) } else { CheckOutcome::NotYet(format!("{counts:?} do")) }
 }
 
 /// Checks that partition 0 has had this many owners, and the last of them for [`A_WHILE_NS`]; returns that owner.
-fn owned_for_a_while(workers: &BTreeMap<String, Process>, count: usize) -> Result<Look<String>, Failure> {
+fn owned_for_a_while(workers: &BTreeMap<String, Process>, count: usize) -> Result<CheckOutcome<String>, Failure> {
     let owners = owners(logs(workers))?;
-    let owners: Vec<&Owned> = owners.get(&0).into_iter().flat_map(BTreeMap::values).collect();
+    let owners: Vec<&OwnedPartition> = owners.get(&0).into_iter().flat_map(BTreeMap::values).collect();
     Ok(match owners.last() {
         Some(last) if owners.len() >= count && last.until_ns.saturating_sub(last.from_ns) >= A_WHILE_NS => {
-            Look::Yes(last.name.clone())
+            CheckOutcome::Yes(last.name.clone())
         }
-        _ => Look::NotYet(format!("{owners:?}")),
+        _ => CheckOutcome::NotYet(format!("{owners:?}")),
     })
 }
 
@@ -146,7 +146,7 @@ fn owners<'a>(logs: impl Iterator<Item = (&'a str, Vec<Note>)>) -> Result<Owners
     for (name, notes) in logs {
         for note in notes {
             for (partition, epoch) in note.owned {
-                let new = || Owned { name: name.to_owned(), from_ns: note.after_ns, until_ns: note.before_ns };
+                let new = || OwnedPartition { name: name.to_owned(), from_ns: note.after_ns, until_ns: note.before_ns };
                 let owned = owners.entry(partition).or_default().entry(epoch).or_insert_with(new);
                 ensure(owned.name == name, "one owner in each epoch", || {
                     format!("{} and {name} in epoch {epoch} of partition {partition}", owned.name)
@@ -159,12 +159,12 @@ fn owners<'a>(logs: impl Iterator<Item = (&'a str, Vec<Note>)>) -> Result<Owners
 }
 
 /// Returns each owner of a partition with its successor.
-fn in_turn(epochs: &BTreeMap<u64, Owned>) -> impl Iterator<Item = (&Owned, &Owned)> {
+fn in_turn(epochs: &BTreeMap<u64, OwnedPartition>) -> impl Iterator<Item = (&OwnedPartition, &OwnedPartition)> {
     epochs.values().zip(epochs.values().skip(1))
 }
 
 /// Returns two owners of one partition whose ownerships overlap.
-fn two_at_once(owners: &Owners) -> Option<(&Owned, &Owned)> {
+fn two_at_once(owners: &Owners) -> Option<(&OwnedPartition, &OwnedPartition)> {
     owners.values().flat_map(in_turn).find(|(before, after)| before.until_ns > after.from_ns)
 }
 

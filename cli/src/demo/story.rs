@@ -16,7 +16,7 @@ use crate::documents::{Plan, Status};
 use crate::exit::Failure;
 use crate::output::{count_text, moved_bytes_text};
 use archon_client::{Admin, Client, CoordinatorRole, Role};
-use archon_load::Look;
+use archon_load::CheckOutcome;
 use archon_local_cluster::{Cluster, FIRST_NODES, LATE_NODE, REQUEST_LIMIT, SMALL};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -218,13 +218,13 @@ async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
                     .iter()
                     .all(|node| node.name == LATE_NODE || node.bytes_stored.is_some_and(|bytes| bytes > 0)) =>
             {
-                Look::Yes(())
+                CheckOutcome::Yes(())
             }
-            Ok(nodes) => Look::NotYet(format!(
+            Ok(nodes) => CheckOutcome::NotYet(format!(
                 "{:?}",
                 nodes.iter().map(|node| (&node.name, node.bytes_stored)).collect::<Vec<_>>()
             )),
-            Err(error) => Look::NotYet(error.to_string()),
+            Err(error) => CheckOutcome::NotYet(error.to_string()),
         })
     })
     .await?;
@@ -277,9 +277,9 @@ async fn rebalance(
     let (status, _) = wait_for("a new leading coordinator", async || {
         cluster.check_alive()?;
         Ok(match impatient.status().await {
-            Ok(status) if status.leader_id.is_some_and(|id| id != leader) => Look::Yes(status),
-            Ok(status) => Look::NotYet(format!("the leader is {:?}", status.leader_id)),
-            Err(error) => Look::NotYet(error.to_string()),
+            Ok(status) if status.leader_id.is_some_and(|id| id != leader) => CheckOutcome::Yes(status),
+            Ok(status) => CheckOutcome::NotYet(format!("the leader is {:?}", status.leader_id)),
+            Err(error) => CheckOutcome::NotYet(error.to_string()),
         })
     })
     .await?;
@@ -295,12 +295,12 @@ async fn rebalance(
         cluster.check_alive()?;
         let rebalance = match admin.rebalance_status().await {
             Ok(rebalance) => rebalance,
-            Err(error) => return Ok(Look::NotYet(error.to_string())),
+            Err(error) => return Ok(CheckOutcome::NotYet(error.to_string())),
         };
         for line in progress.changes(&rebalance) {
             say.show(&line);
         }
-        Ok(if rebalance.running { Look::NotYet(phases(&rebalance)) } else { Look::Yes(()) })
+        Ok(if rebalance.running { CheckOutcome::NotYet(phases(&rebalance)) } else { CheckOutcome::Yes(()) })
     })
     .await?;
     Ok((applied.elapsed().as_millis() as u64, failover_ms, leader))
@@ -336,14 +336,14 @@ async fn killed_one_returns(cluster: &mut Cluster, admin: &Admin, id: u64, say: 
         cluster.check_alive()?;
         let status = match admin.status().await {
             Ok(status) => status,
-            Err(error) => return Ok(Look::NotYet(error.to_string())),
+            Err(error) => return Ok(CheckOutcome::NotYet(error.to_string())),
         };
         let back = status.coordinators.iter().any(|coordinator| {
             coordinator.id == id
                 && coordinator.role != CoordinatorRole::Unreachable
                 && coordinator.entries_behind.unwrap_or(0) == 0
         });
-        Ok(if back { Look::Yes(()) } else { Look::NotYet(format!("{:?}", status.coordinators)) })
+        Ok(if back { CheckOutcome::Yes(()) } else { CheckOutcome::NotYet(format!("{:?}", status.coordinators)) })
     })
     .await?;
     let its_own =
@@ -351,10 +351,14 @@ async fn killed_one_returns(cluster: &mut Cluster, admin: &Admin, id: u64, say: 
     wait_for("the returned coordinator to serve the same table", async || {
         let (newest, its) = match (table(admin).await, its_own.table(TABLE).await) {
             (Ok(newest), Ok(its)) => (newest, its),
-            (Err(failure), _) => return Ok(Look::NotYet(failure.message)),
-            (_, Err(error)) => return Ok(Look::NotYet(error.to_string())),
+            (Err(failure), _) => return Ok(CheckOutcome::NotYet(failure.message)),
+            (_, Err(error)) => return Ok(CheckOutcome::NotYet(error.to_string())),
         };
-        Ok(if its == newest { Look::Yes(()) } else { Look::NotYet(format!("it has {its:?}, the leader {newest:?}")) })
+        Ok(if its == newest {
+            CheckOutcome::Yes(())
+        } else {
+            CheckOutcome::NotYet(format!("it has {its:?}, the leader {newest:?}"))
+        })
     })
     .await?;
     say.checked(format!("coordinator {id} is back and in step after {} ms", took.as_millis()));

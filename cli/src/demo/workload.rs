@@ -82,12 +82,12 @@ async fn expect(client: &Client, key: &str, wanted: &Bytes) -> Result<(), Failur
 /// Clients that write and read in the background until they are stopped.
 pub(super) struct Traffic {
     stop: CancellationToken,
-    tasks: JoinSet<Seen>,
+    tasks: JoinSet<TrafficObservations>,
 }
 
 /// Observations of the background traffic.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct TrafficObservations {
     /// Successful operations.
     pub(super) ops: u64,
     /// Failed operations.
@@ -119,9 +119,9 @@ impl Traffic {
     ///
     /// # Errors
     /// If a task panicked.
-    pub(super) async fn stop(mut self) -> Result<Seen, Failure> {
+    pub(super) async fn stop(mut self) -> Result<TrafficObservations, Failure> {
         self.stop.cancel();
-        let mut total = Seen::default();
+        let mut total = TrafficObservations::default();
         while let Some(seen) = self.tasks.join_next().await {
             total.add(seen.map_err(|error| Failure::failed(format!("a task of the background traffic: {error}")))?);
         }
@@ -129,8 +129,8 @@ impl Traffic {
     }
 }
 
-async fn drive(name: &str, task: u32, client: Client, stop: CancellationToken) -> Seen {
-    let mut seen = Seen::default();
+async fn drive(name: &str, task: u32, client: Client, stop: CancellationToken) -> TrafficObservations {
+    let mut seen = TrafficObservations::default();
     let mut round = 0_u64;
     while !stop.is_cancelled() {
         let key = format!("traffic/{name}/{task}/{}", round % u64::from(TRAFFIC_KEYS));
@@ -166,7 +166,7 @@ async fn drive(name: &str, task: u32, client: Client, stop: CancellationToken) -
     seen
 }
 
-impl Seen {
+impl TrafficObservations {
     fn answered(&mut self, took: Duration) {
         self.ops += 1;
         self.slowest = self.slowest.max(took);
@@ -236,12 +236,12 @@ mod tests {
 
     #[test]
     fn single_failed_operation_fails_the_check() {
-        let mut seen = Seen::default();
+        let mut seen = TrafficObservations::default();
         assert!(seen.check().unwrap_err().message.contains("no operation was answered"));
         seen.answered(Duration::from_millis(3));
         assert!(seen.check().is_ok());
-        let mut total = Seen::default();
-        let mut other = Seen::default();
+        let mut total = TrafficObservations::default();
+        let mut other = TrafficObservations::default();
         other.failed("traffic/0/1", "NoLease");
         total.add(seen);
         total.add(other);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn wrong_read_is_reported() {
-        let mut seen = Seen::default();
+        let mut seen = TrafficObservations::default();
         seen.answered(Duration::ZERO);
         seen.mismatch("traffic/0/1: wrote 2, read 1".to_owned());
         assert!(seen.check().unwrap_err().message.contains("wrote 2, read 1"));

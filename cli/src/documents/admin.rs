@@ -1,8 +1,8 @@
 //! Documents of the commands that show a cluster or change it.
 
-use archon_backup::{BackupSummary, LeftOut};
+use archon_backup::{BackupSummary, SkippedTable};
 use archon_client::{
-    DrainCheck, NodeCheck, NodeGoal, NodeLoss, NodeSummary, Quorum, RebalanceStatus, ReplicaState, Word,
+    DrainCheck, NodeCheck, NodeGoal, NodeLoss, NodeSummary, OpenEnum, Quorum, RebalanceStatus, ReplicaState,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub(crate) struct BackupTaken {
     /// Number of bytes in these files.
     pub(crate) bytes_taken_over: u64,
     /// Tables skipped because a restore into them has not finished; the command then exits with 10.
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<SkippedTable>,
 }
 
 /// A node, its replicas, and the effects of possible commands.
@@ -43,7 +43,7 @@ pub(crate) struct HostedCopy {
     /// Number of the placement (the replica).
     pub(crate) placement_id: u64,
     /// State of the replica.
-    pub(crate) state: Word<ReplicaState>,
+    pub(crate) state: OpenEnum<ReplicaState>,
     /// True if it leads.
     pub(crate) leads: bool,
 }
@@ -119,7 +119,7 @@ pub(crate) struct NodeChanged {
     pub(crate) node: String,
     /// Goal of the node now; absent if nothing was changed, or if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) goal: Option<Word<NodeGoal>>,
+    pub(crate) goal: Option<OpenEnum<NodeGoal>>,
     /// Number of replicas it holds; absent if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) copies_held: Option<u32>,
@@ -181,7 +181,7 @@ impl NodeOrdered {
 
 /// Outcome of applying a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub(crate) struct Applied {
+pub(crate) struct PlanOutcome {
     /// Table version that the plan was computed for.
     pub(crate) table_version: u64,
     /// Number of moves started.

@@ -3,16 +3,16 @@
 
 use super::Outcome;
 use super::{
-    BackupTaken, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Diagnosis, Entry, ErrorDocument,
-    Key, MemberCertificates,
+    BackupTaken, CertificateCheck, CertificateRequest, CertificateSummary, CounterValue, Diagnosis, Entry,
+    ErrorDocument, Key, MemberCertificates,
 };
-use super::{Exported, Imported, Row};
-use super::{Status, Version, Written};
+use super::{ExportSummary, ImportSummary, Row};
+use super::{Status, Version, WrittenKey};
 use crate::admin::quorum::upgrade;
 use crate::admin::rebalance::plan_file::PlanFile;
 use crate::admin::{access, config, node, partition, quorum, rebalance, table};
 use archon_backup::{BackupSummary, Manifest, RestoredTable};
-use archon_client::{Check, ErrorKind, Event, Word};
+use archon_client::{Check, ErrorKind, Event, OpenEnum};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -51,15 +51,15 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("backup verify", one::<BackupSummary>),
         ("backup show", one::<Manifest>),
         ("backup restore", list::<RestoredTable>),
-        ("kv put", one::<Written>),
-        ("kv cas", one::<Written>),
+        ("kv put", one::<WrittenKey>),
+        ("kv cas", one::<WrittenKey>),
         ("kv get", one::<Key>),
         ("kv del", one::<Key>),
-        ("kv incr", one::<Counted>),
+        ("kv incr", one::<CounterValue>),
         ("kv scan", list::<Entry>),
         ("kv batch", list::<Outcome>),
-        ("kv export", one::<Exported>),
-        ("kv import", one::<Imported>),
+        ("kv export", one::<ExportSummary>),
+        ("kv import", one::<ImportSummary>),
         ("cert ca", one::<CertificateSummary>),
         ("cert coordinator", one::<CertificateSummary>),
         ("cert node", one::<CertificateSummary>),
@@ -75,8 +75,8 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("version", one::<Version>),
         // Printed by a command that fails before its own document.
         ("error", one::<ErrorDocument>),
-        // Values of its `kind`, which is no `Word` because it may also be `failed`.
-        ("error kind", one::<Word<ErrorKind>>),
+        // Values of its `kind`, which is no `OpenEnum` because it may also be `failed`.
+        ("error kind", one::<OpenEnum<ErrorKind>>),
         // Each line written by `kv export`.
         ("row", one::<Row>),
         // File written by `rebalance plan --out`.

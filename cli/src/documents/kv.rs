@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// A written key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub(crate) struct Written {
+pub(crate) struct WrittenKey {
     /// The key.
     pub(crate) key: KeyText,
     /// Revision after the write.
@@ -17,7 +17,7 @@ pub(crate) struct Written {
 
 /// Result of adding to a number.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub(crate) struct Counted {
+pub(crate) struct CounterValue {
     /// The key.
     pub(crate) key: KeyText,
     /// The sum as decimal text, since some JSON parsers do not support 64-bit integers.
@@ -65,7 +65,7 @@ pub(crate) struct Row {
 
 /// A table exported to a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub(crate) struct Exported {
+pub(crate) struct ExportSummary {
     /// The table's name.
     pub(crate) table: String,
     /// The file.
@@ -78,7 +78,7 @@ pub(crate) struct Exported {
 
 /// Result of an import.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub(crate) struct Imported {
+pub(crate) struct ImportSummary {
     /// The table's name.
     pub(crate) table: String,
     /// Number of valid rows read.

@@ -13,7 +13,7 @@ pub(crate) mod testing;
 mod version;
 
 pub(crate) use admin::{
-    Applied, BackupTaken, HostedCopy, LeadTransferred, NodeChanged, NodeDescription, NodeOrdered, PartitionOrdered,
+    BackupTaken, HostedCopy, LeadTransferred, NodeChanged, NodeDescription, NodeOrdered, PartitionOrdered, PlanOutcome,
     QuorumChanged, QuorumRecovered, QuorumSnapshotFile,
 };
 pub(crate) use archon_client::{
@@ -23,5 +23,5 @@ pub(crate) use archon_console::{Entry, ValueText};
 pub(crate) use cert::{CertificateCheck, CertificateRequest, CertificateSummary, MemberCertificates, ShownCertificate};
 pub(crate) use doctor::{Diagnosis, Finding, FindingCode, Verdict};
 pub(crate) use error::{ErrorBody, ErrorDocument};
-pub(crate) use kv::{Counted, Exported, Imported, Key, Outcome, Row, Written};
+pub(crate) use kv::{CounterValue, ExportSummary, ImportSummary, Key, Outcome, Row, WrittenKey};
 pub(crate) use version::Version;

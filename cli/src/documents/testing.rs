@@ -1,7 +1,7 @@
 //! Nodes and clusters for tests.
 
 use super::{Node, Status};
-use archon_client::{CoordinatorRole, CoordinatorStatus, NodeGoal, NodeStatus, TransportKind, Word};
+use archon_client::{CoordinatorRole, CoordinatorStatus, NodeGoal, NodeStatus, OpenEnum, TransportKind};
 
 /// Returns a node that is alive and holds and leads `partitions` partitions.
 pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
@@ -52,7 +52,7 @@ pub(crate) fn status() -> Status {
             coordinator(2, CoordinatorRole::Leader, Some(0)),
             coordinator(3, CoordinatorRole::Unreachable, None),
         ],
-        transport: Word::Known(TransportKind::Loopback),
+        transport: OpenEnum::Known(TransportKind::Loopback),
         table_version: 41,
         nodes_alive: 2,
         nodes_failed: 0,

@@ -4,7 +4,7 @@ use super::progress::Progress;
 use super::rows::RowWriter;
 use crate::args::ExportArgs;
 use crate::backup::check_whole;
-use crate::documents::Exported;
+use crate::documents::ExportSummary;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::terminal::TerminalWriter;
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &ExportArgs, client: &Client, output: &Output) -> 
         out.into_inner().map_err(io::IntoInnerError::into_error).and_then(Destination::keep).map_err(wrong)?;
     if output.is_json() {
         let (table, file) = (args.of.clone(), path.display().to_string());
-        output.json(&Exported { table, file, rows_written: progress.rows, bytes_written })?;
+        output.json(&ExportSummary { table, file, rows_written: progress.rows, bytes_written })?;
     } else {
         output.talk(format!("{} to {}", progress.text(), path.display()));
     }

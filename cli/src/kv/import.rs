@@ -1,9 +1,9 @@
 //! `archon kv import`: rows of text into a table.
 
 use super::progress::Progress;
-use super::rows::{Bad, Row, Rows, open};
+use super::rows::{InvalidLine, Row, Rows, open};
 use crate::args::{ImportArgs, RowFormat};
-use crate::documents::Imported;
+use crate::documents::ImportSummary;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_client::{Client, Error, Expiry, Op};
@@ -31,7 +31,7 @@ enum Part {
     /// Rows with distinct keys.
     Rows(Vec<(u64, Row)>),
     /// An invalid line, which ends the reading.
-    Bad(Bad),
+    Bad(InvalidLine),
     /// End of the file. If it is missing, the reader has failed.
     End,
 }
@@ -135,7 +135,7 @@ fn unread(args: &ImportArgs, progress: &Progress) -> Failure {
 /// Prints the result.
 fn told(args: &ImportArgs, rows_read: u64, rows_written: u64, text: &str, output: &Output) -> Result<Exit, Failure> {
     if output.is_json() {
-        output.json(&Imported { table: args.into.clone(), rows_read, rows_written })?;
+        output.json(&ImportSummary { table: args.into.clone(), rows_read, rows_written })?;
     } else {
         output.talk(text);
     }
@@ -154,7 +154,7 @@ fn shown(args: &ImportArgs) -> String {
     named(args).map_or_else(|| "standard input".to_owned(), |path| path.display().to_string())
 }
 
-fn bad_line(args: &ImportArgs, bad: &Bad, what: &str) -> Failure {
+fn bad_line(args: &ImportArgs, bad: &InvalidLine, what: &str) -> Failure {
     let remedy = "correct the line and import the whole file again: existing rows are overwritten with the same values";
     Failure::usage(format!("{}, line {}: {}; {what}", shown(args), bad.line, bad.why), remedy)
 }
@@ -207,11 +207,11 @@ struct PartResult {
     keys: Vec<Bytes>,
     rows: u64,
     bytes: usize,
-    failed: Option<NotWritten>,
+    failed: Option<UnwrittenRow>,
 }
 
 /// First row of a part that was not written, or may not have been.
-struct NotWritten {
+struct UnwrittenRow {
     line: u64,
     error: Error,
 }
@@ -227,7 +227,7 @@ async fn write(client: &Client, rows: Vec<(u64, Row)>) -> PartResult {
     let ops = rows.iter().map(|(_, row)| op(row)).collect();
     let results = match client.batch(ops).await {
         Ok(results) => results,
-        Err(error) => return PartResult { failed: Some(NotWritten { line: first, error }), ..written },
+        Err(error) => return PartResult { failed: Some(UnwrittenRow { line: first, error }), ..written },
     };
     for ((line, row), result) in rows.iter().zip(results) {
         match result {
@@ -235,7 +235,7 @@ async fn write(client: &Client, rows: Vec<(u64, Row)>) -> PartResult {
                 written.rows += 1;
                 written.bytes += row.bytes();
             }
-            Err(error) if written.failed.is_none() => written.failed = Some(NotWritten { line: *line, error }),
+            Err(error) if written.failed.is_none() => written.failed = Some(UnwrittenRow { line: *line, error }),
             Err(_) => {}
         }
     }
@@ -271,17 +271,17 @@ fn account(
     done: PartResult,
     under_way: &mut CallsInProgress,
     progress: &mut Progress,
-    failed: &mut Option<NotWritten>,
+    failed: &mut Option<UnwrittenRow>,
 ) {
     under_way.end(&done.keys);
     progress.add(done.rows, done.bytes);
-    let earlier = |found: &NotWritten| failed.as_ref().is_none_or(|held| found.line < held.line);
+    let earlier = |found: &UnwrittenRow| failed.as_ref().is_none_or(|held| found.line < held.line);
     if let Some(found) = done.failed.filter(earlier) {
         *failed = Some(found);
     }
 }
 
-fn not_written(args: &ImportArgs, failed: NotWritten, progress: &Progress) -> Failure {
+fn not_written(args: &ImportArgs, failed: UnwrittenRow, progress: &Progress) -> Failure {
     let failure = Failure::from(failed.error);
     let message = format!(
         "{}, line {}: it was not written: {}; {}, not all of them before that line",

@@ -8,7 +8,7 @@ mod progress;
 pub(crate) mod rows;
 
 use crate::args::ScanArgs;
-use crate::documents::{Counted, Entry, Key, ValueText, Written};
+use crate::documents::{CounterValue, Entry, Key, ValueText, WrittenKey};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{Client, Error, ErrorKind, KeyText, PutOptions, Revision, StaleValue, Value};
@@ -41,7 +41,7 @@ pub(crate) async fn put(
 fn written(key: &KeyText, revision: Revision, output: &Output) -> Result<Exit, Failure> {
     let revision = revision.get();
     if output.is_json() {
-        output.json(&Written { key: key.clone(), revision })?;
+        output.json(&WrittenKey { key: key.clone(), revision })?;
     } else {
         output.talk(format!("revision {revision}"));
     }
@@ -79,7 +79,7 @@ pub(crate) async fn increment(key: &KeyText, by: i64, client: &Client, output: &
     let sum = client.increment(key, by).await?;
     if output.is_json() {
         let (key, value, revision) = (key.clone(), sum.value.to_string(), sum.revision.get());
-        output.json(&Counted { key, value, revision })?;
+        output.json(&CounterValue { key, value, revision })?;
     } else {
         output.line(sum.value.to_string())?;
     }

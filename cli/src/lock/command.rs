@@ -63,7 +63,7 @@ impl Schedule {
 
 /// How a command has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ending {
+pub(super) enum CommandEnd {
     /// By itself or by a forwarded signal, with this exit code.
     Exited(u8),
     /// It was ended before the lease.
@@ -106,7 +106,7 @@ impl HeldCommand {
     }
 
     /// Waits for the end of the command. Ends it before the lease ends, and with it all processes of its group.
-    pub(super) async fn run(&mut self, lock: &Lock, signals: &mut Signals, schedule: Schedule) -> Ending {
+    pub(super) async fn run(&mut self, lock: &Lock, signals: &mut Signals, schedule: Schedule) -> CommandEnd {
         let mut kill_at: Option<Instant> = None;
         let status = loop {
             let left = lock.remaining();
@@ -136,8 +136,8 @@ impl HeldCommand {
         self.signal(Signal::KILL);
         match status {
             // A pause of this process may have outlasted the lease: then the command acted without the lock.
-            Ok(status) if kill_at.is_none() && !lock.remaining().is_zero() => Ending::Exited(code_of(status)),
-            _ => Ending::LeaseEnds,
+            Ok(status) if kill_at.is_none() && !lock.remaining().is_zero() => CommandEnd::Exited(code_of(status)),
+            _ => CommandEnd::LeaseEnds,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::kv;
 use crate::output::talk;
 use archon_client::{Client, Lock, LockError, LockOptions};
 use archon_local_cluster::end_with_parent;
-use command::{Ending, HeldCommand, Schedule};
+use command::{CommandEnd, HeldCommand, Schedule};
 pub(crate) use command::{exec, held_command};
 use signals::Signals;
 use std::process::ExitCode;
@@ -47,13 +47,13 @@ async fn held(args: &LockArgs, connection: &Connection) -> Result<ExitCode, Fail
         }
     };
     match command.run(&lock, &mut signals, Schedule::of(args.lease)).await {
-        Ending::Exited(code) => {
+        CommandEnd::Exited(code) => {
             if let Err(why) = release(lock, RELEASE_WITHIN).await {
                 talk(&format!("the lock {:?} was not released, others wait for its lease: {why}", args.name));
             }
             Ok(ExitCode::from(code))
         }
-        Ending::LeaseEnds => {
+        CommandEnd::LeaseEnds => {
             let why = if lock.is_taken() {
                 "another holder has it, its row was deleted, or its table was dropped"
             } else {

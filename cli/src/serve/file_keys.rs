@@ -22,8 +22,8 @@ macro_rules! file_keys {
             ) -> Result<Self, $crate::serve::file::FileError> {
                 #[derive(Default, serde::Deserialize)]
                 #[serde(default)]
-                struct Raw { $($key: Option<$raw>,)+ }
-                let raw: Raw = file.settings(known)?;
+                struct RawKeys { $($key: Option<$raw>,)+ }
+                let raw: RawKeys = file.settings(known)?;
                 Ok(Self { $($key: raw.$key.map(|value| $check(file, stringify!($key), value)).transpose()?,)+ })
             }
         }

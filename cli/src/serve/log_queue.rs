@@ -31,7 +31,7 @@ struct State {
     stuck: bool,
 }
 
-struct Shared {
+struct SharedQueue {
     state: Mutex<State>,
     filled: Condvar,
     written: Condvar,
@@ -41,7 +41,7 @@ struct Shared {
 /// The queue; cheap to clone.
 #[derive(Clone)]
 pub(super) struct LogQueue {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
 }
 
 impl LogQueue {
@@ -55,7 +55,7 @@ impl LogQueue {
 
     fn bounded(out: impl Write + Send + 'static, bytes_max: usize) -> io::Result<Self> {
         let (state, filled, written) = (Mutex::default(), Condvar::new(), Condvar::new());
-        let queue = Self { shared: Arc::new(Shared { state, filled, written, bytes_max }) };
+        let queue = Self { shared: Arc::new(SharedQueue { state, filled, written, bytes_max }) };
         let writer = queue.clone();
         std::thread::Builder::new().name("log".into()).spawn(move || writer.write(out))?;
         Ok(queue)

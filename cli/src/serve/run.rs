@@ -2,7 +2,7 @@
 
 use super::files;
 use super::log::{self, Log};
-use super::service_manager::{ReadyWhen, ServiceManager};
+use super::service_manager::{ReadyCondition, ServiceManager};
 use super::settings::{CoordinatorSettings, node_config};
 use super::worker::on_worker;
 use crate::args::{Connection, CoordinatorArgs, NodeArgs, ParticipantArgs};
@@ -51,7 +51,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
         let config = coordinator_config(settings);
         Ok(async move {
             // A quorum forms when all its coordinators run: reporting readiness only then would delay starting the others.
-            let serving = |ready| service_manager.follow(ready, ReadyWhen::Serving, &stop);
+            let serving = |ready| service_manager.follow(ready, ReadyCondition::Serving, &stop);
             let outcome =
                 archon_coordinator::run(config, refusals, stop.clone(), serving).await.map_err(coordinator_failure);
             if let Some(console) = console {
@@ -92,7 +92,7 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
     let resolve = || node_config(args, connection);
     serve(&log, resolve, NodeConfig::stop_deadline, |config, stop, service_manager| {
         Ok(async move {
-            let listening = |ready| service_manager.follow(ready, ReadyWhen::TakingPart, &stop);
+            let listening = |ready| service_manager.follow(ready, ReadyCondition::TakingPart, &stop);
             archon_kvstore_node::run(config, stop.clone(), listening).await.map_err(node_failure)
         })
     })
@@ -110,13 +110,13 @@ pub(crate) fn participant(args: &ParticipantArgs, connection: &Connection) -> Re
         Ok(on_worker(async move {
             if !program.is_empty() {
                 // A program has minutes to start, longer than a service manager waits.
-                service_manager.follow(|| Ok(()), ReadyWhen::Serving, &stop);
+                service_manager.follow(|| Ok(()), ReadyCondition::Serving, &stop);
                 return archon_agent::run_program(config, &program, stop).await.map_err(agent_failure);
             }
             let agent = Agent::listen(config).await.map_err(agent_failure)?;
             tracing::info!(address = agent.address(), "the agent waits for its service");
             // The service may be started by a unit that waits for this one.
-            service_manager.follow(agent.readiness(), ReadyWhen::Serving, &stop);
+            service_manager.follow(agent.readiness(), ReadyCondition::Serving, &stop);
             agent.run(stop).await.map_err(agent_failure)
         }))
     })

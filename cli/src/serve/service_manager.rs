@@ -13,7 +13,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Moment at which a process counts as started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ReadyWhen {
+pub(super) enum ReadyCondition {
     /// Once it can be reached.
     Serving,
     /// Once it takes part in its cluster.
@@ -64,7 +64,7 @@ impl ServiceManager {
     pub(super) fn follow(
         self: &Arc<Self>,
         ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-        when: ReadyWhen,
+        when: ReadyCondition,
         stop: &CancellationToken,
     ) {
         if self.send.is_none() {
@@ -86,8 +86,8 @@ impl ServiceManager {
         });
     }
 
-    fn look(&self, ready: &Result<(), String>, when: ReadyWhen) {
-        if ready.is_ok() || when == ReadyWhen::Serving {
+    fn look(&self, ready: &Result<(), String>, when: ReadyCondition) {
+        if ready.is_ok() || when == ReadyCondition::Serving {
             self.ready();
         }
         match ready {
@@ -156,7 +156,7 @@ mod tests {
         let (service_manager, heard) = listening();
         let waits = Err("no lease\nyet".to_owned());
         for ready in [waits.clone(), waits.clone(), Ok(()), Ok(()), waits] {
-            service_manager.look(&ready, ReadyWhen::TakingPart);
+            service_manager.look(&ready, ReadyCondition::TakingPart);
         }
         let wanted = ["STATUS=waits: no lease yet", "READY=1", "STATUS=takes part in its cluster"];
         assert_eq!(*heard.lock(), [&wanted[..], &wanted[..1]].concat(), "once each, and as things change");
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn coordinator_without_quorum_is_reported_as_started() {
         let (service_manager, heard) = listening();
-        service_manager.look(&Err("no quorum".to_owned()), ReadyWhen::Serving);
+        service_manager.look(&Err("no quorum".to_owned()), ReadyCondition::Serving);
         assert_eq!(*heard.lock(), ["READY=1", "STATUS=waits: no quorum"]);
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let (service_manager, heard) = listening();
         service_manager.stopping(Duration::from_secs(40));
         service_manager.stopping(Duration::from_secs(40));
-        service_manager.look(&Ok(()), ReadyWhen::Serving);
+        service_manager.look(&Ok(()), ReadyCondition::Serving);
         let status = "STATUS=handing over leaderships, stopping within 40 s";
         assert_eq!(*heard.lock(), ["STOPPING=1", status, "EXTEND_TIMEOUT_USEC=40000000"]);
     }

@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime};
 
 /// Result of a command line that was run in a directory.
 #[derive(Debug)]
-struct Ran {
+struct CommandOutput {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     fn says(&self, parts: &[&str]) -> &Self {
         let all = format!("{}{}", self.stdout, self.stderr);
         assert!(parts.iter().all(|part| all.contains(part)), "{parts:?} are not in: {all}");
@@ -28,11 +28,11 @@ impl Ran {
     }
 }
 
-fn archon(directory: &Path, line: &str, code: i32) -> Ran {
+fn archon(directory: &Path, line: &str, code: i32) -> CommandOutput {
     let ran = command().current_dir(directory).args(line.split(' ')).output();
     let Output { status, stdout, stderr } = ran.expect("the binary runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    let ran = Ran { code: status.code().expect("no signal"), stdout: text(stdout), stderr: text(stderr) };
+    let ran = CommandOutput { code: status.code().expect("no signal"), stdout: text(stdout), stderr: text(stderr) };
     assert_eq!(ran.code, code, "archon {line}: {}{}", ran.stdout, ran.stderr);
     ran
 }

@@ -2,7 +2,9 @@
 
 use crate::admin::Admin;
 use crate::error::Error;
-use archon_documents::{AccessChanged, AccessSummary, CertificatesWithdrawn, ListAccess, SetAccess, Withdraw};
+use archon_documents::{
+    AccessChanged, AccessSummary, CertificatesWithdrawn, ListAccess, RevokeCertificates, SetAccess,
+};
 use archon_types::{ErrorDetail, ErrorKind, Right};
 use std::time::SystemTime;
 
@@ -83,7 +85,7 @@ impl Admin {
             self.check_not_own(identity, begins_before_at_ms)?;
         }
         let identity = identity.to_owned();
-        self.ask(&Withdraw { identity, begins_before_at_ms, readmit: false, force }).await
+        self.ask(&RevokeCertificates { identity, begins_before_at_ms, readmit: false, force }).await
     }
 
     /// Rejects revoking the caller's own certificate: it may be the last one that could undo the revocation.
@@ -110,6 +112,6 @@ impl Admin {
     /// `Refused` for a coordinator that was removed from the quorum; otherwise see [`Error`].
     pub async fn readmit_certificates(&self, identity: &str) -> Result<CertificatesWithdrawn, Error> {
         let identity = identity.to_owned();
-        self.ask(&Withdraw { identity, begins_before_at_ms: None, readmit: true, force: false }).await
+        self.ask(&RevokeCertificates { identity, begins_before_at_ms: None, readmit: true, force: false }).await
     }
 }

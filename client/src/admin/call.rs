@@ -11,7 +11,7 @@ use archon_proto::convert::ids::check_address;
 use archon_proto::documents;
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_security::{Caller, Expected, ON_BEHALF_OF, TlsError, Transport, is_refused_for_good};
+use archon_security::{Caller, ExpectedPeer, ON_BEHALF_OF, TlsError, Transport, is_refused_for_good};
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -58,25 +58,25 @@ pub(crate) struct CoordinatorClient {
     /// The caller that this client acts for, if not for itself.
     on_behalf_of: Option<AsciiMetadataValue>,
     /// Gets a report while no coordinator answers.
-    unanswered: Option<Unanswered>,
+    unanswered: Option<UnansweredCallback>,
     measures: Arc<AdminMeasures>,
 }
 
-type ReportUnanswered = dyn Fn(&ErrorDetail, Duration) + Send + Sync;
+type UnansweredFn = dyn Fn(&ErrorDetail, Duration) + Send + Sync;
 
 /// A caller's function that receives the reason why no coordinator answers, and the remaining time.
 #[derive(Clone)]
-pub(crate) struct Unanswered(Arc<ReportUnanswered>);
+pub(crate) struct UnansweredCallback(Arc<UnansweredFn>);
 
-impl std::fmt::Debug for Unanswered {
+impl std::fmt::Debug for UnansweredCallback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Unanswered")
+        f.write_str("UnansweredCallback")
     }
 }
 
 /// Classification of a called process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Who {
+enum Callee {
     /// A coordinator, or another listener there: it answered.
     Answers,
     /// No answer.
@@ -93,11 +93,11 @@ struct Round {
 }
 
 impl Round {
-    fn note(&mut self, address: &str, who: Who) {
+    fn note(&mut self, address: &str, who: Callee) {
         match who {
-            Who::Answers => self.answer.push(address.to_owned()),
-            Who::Silent => self.silent.push(address.to_owned()),
-            Who::Other => {}
+            Callee::Answers => self.answer.push(address.to_owned()),
+            Callee::Silent => self.silent.push(address.to_owned()),
+            Callee::Other => {}
         }
     }
 
@@ -154,7 +154,7 @@ impl CoordinatorClient {
 
     /// Returns a client with a function that is called once a call has been unanswered for a second.
     pub(crate) fn on_unanswered(&self, report: impl Fn(&ErrorDetail, Duration) + Send + Sync + 'static) -> Self {
-        Self { unanswered: Some(Unanswered(Arc::new(report))), ..self.clone() }
+        Self { unanswered: Some(UnansweredCallback(Arc::new(report))), ..self.clone() }
     }
 
     /// Returns the channels of this client.
@@ -240,7 +240,7 @@ impl CoordinatorClient {
                         *self.leader.lock() = Some(address);
                         return Ok(answer);
                     }
-                    Err(Failed { detail, verdict, sent, who }) => {
+                    Err(FailedCall { detail, verdict, sent, who }) => {
                         open |= sent && effect == Effect::Writes;
                         (detail, verdict, who)
                     }
@@ -271,7 +271,7 @@ impl CoordinatorClient {
             if !reported
                 && round.answer.is_empty()
                 && began.elapsed() >= REPORTED_AFTER
-                && let (Some(Unanswered(report)), Some((_, detail))) = (&self.unanswered, &last)
+                && let (Some(UnansweredCallback(report)), Some((_, detail))) = (&self.unanswered, &last)
             {
                 reported = true;
                 report(detail, deadline.saturating_duration_since(Instant::now()));
@@ -307,11 +307,11 @@ impl CoordinatorClient {
         leader.into_iter().chain(self.endpoints.iter().cloned()).chain(learned).collect()
     }
 
-    async fn once(&self, address: &str, limit: Duration, attempt: &Attempts<'_>) -> Result<AnyResponse, Failed> {
+    async fn once(&self, address: &str, limit: Duration, attempt: &Attempts<'_>) -> Result<AnyResponse, FailedCall> {
         // A configured address may be a node, which knows the coordinators; a learned one is a coordinator.
         let named = self.endpoints.iter().any(|endpoint| endpoint == address);
-        let expected = if named { Expected::Servers } else { Expected::Coordinators };
-        let channel = self.links.channel(address, expected).map_err(Failed::at_once)?;
+        let expected = if named { ExpectedPeer::Servers } else { ExpectedPeer::Coordinators };
+        let channel = self.links.channel(address, expected).map_err(FailedCall::at_once)?;
         let mut request = Request::new(());
         // The server must not work for a caller that is gone.
         request.set_timeout(limit);
@@ -324,7 +324,7 @@ impl CoordinatorClient {
             Err(_) => {
                 let message = format!("{address} did not answer within {} ms", rounded_ms(limit));
                 let detail = ErrorDetail::new(ErrorKind::Unreachable, message);
-                return Err(Failed { detail, verdict: Verdict::Next, sent: true, who: Who::Silent });
+                return Err(FailedCall { detail, verdict: Verdict::Next, sent: true, who: Callee::Silent });
             }
         };
         let mut detail = detail_of(&status);
@@ -337,7 +337,7 @@ impl CoordinatorClient {
                 _ => Verdict::Final,
             };
             let sent = detail.kind == ErrorKind::DeadlineExceeded;
-            return Err(Failed { detail, verdict, sent, who: Who::Answers });
+            return Err(FailedCall { detail, verdict, sent, who: Callee::Answers });
         }
         detail.message = format!("{address}: {}", detail.message);
         if status.code() == Code::Unimplemented {
@@ -345,10 +345,10 @@ impl CoordinatorClient {
             detail.kind = ErrorKind::Unreachable;
             detail.message = format!("{address} is not a coordinator");
             self.learn(channel, limit).await;
-            return Err(Failed { detail, verdict: Verdict::Next, sent: false, who: Who::Other });
+            return Err(FailedCall { detail, verdict: Verdict::Next, sent: false, who: Callee::Other });
         }
         if speaks_no_grpc(&status) {
-            return Err(Failed { detail, verdict: Verdict::Hopeless, sent: false, who: Who::Other });
+            return Err(FailedCall { detail, verdict: Verdict::Hopeless, sent: false, who: Callee::Other });
         }
         let verdict = match detail.kind {
             // A member that rejects the plaintext connection speaks for the whole cluster: it uses TLS, and this
@@ -365,9 +365,9 @@ impl CoordinatorClient {
         let is_own = || detail.message.contains(&TlsError::Refused(String::new()).to_string());
         if is_refused_for_good(&detail.message) && (never_sent(&status) || is_own()) {
             detail.kind = ErrorKind::Refused;
-            return Err(Failed { detail, verdict: Verdict::Hopeless, sent: false, who: Who::Silent });
+            return Err(FailedCall { detail, verdict: Verdict::Hopeless, sent: false, who: Callee::Silent });
         }
-        Err(Failed { detail, verdict, sent: !never_sent(&status), who: Who::Silent })
+        Err(FailedCall { detail, verdict, sent: !never_sent(&status), who: Callee::Silent })
     }
 
     /// Remembers the addresses of nodes.
@@ -380,7 +380,7 @@ impl CoordinatorClient {
         let nodes = self.nodes.lock().clone();
         for address in nodes {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(channel) = self.links.channel(&address, Expected::Servers) else { continue };
+            let Ok(channel) = self.links.channel(&address, ExpectedPeer::Servers) else { continue };
             if self.learn(channel, TRY_FIRST.min(left)).await {
                 return;
             }
@@ -403,17 +403,17 @@ impl CoordinatorClient {
     }
 }
 
-struct Failed {
+struct FailedCall {
     detail: ErrorDetail,
     verdict: Verdict,
     /// A write may have taken effect.
     sent: bool,
-    who: Who,
+    who: Callee,
 }
 
-impl Failed {
+impl FailedCall {
     fn at_once(detail: ErrorDetail) -> Self {
-        Self { detail, verdict: Verdict::Final, sent: false, who: Who::Silent }
+        Self { detail, verdict: Verdict::Final, sent: false, who: Callee::Silent }
     }
 }
 
@@ -428,16 +428,16 @@ fn may_pass(kind: ErrorKind) -> bool {
 }
 
 /// Returns how informative an error is about the reason why no coordinator answers.
-fn weight(detail: &ErrorDetail, who: Who) -> u8 {
+fn weight(detail: &ErrorDetail, who: Callee) -> u8 {
     match (who, detail.kind) {
         // A node among coordinators explains nothing.
-        (Who::Other, _) => 0,
+        (Callee::Other, _) => 0,
         (_, ErrorKind::NoQuorum) => 3,
         // A stopped coordinator explains nothing if running ones reject the certificate.
-        (Who::Silent, ErrorKind::Refused) => 2,
+        (Callee::Silent, ErrorKind::Refused) => 2,
         (_, ErrorKind::Unreachable) => 1,
         // The leader has evaluated the call; a follower has not.
-        (Who::Answers, kind) if kind != ErrorKind::NotCoordinatorLeader => 3,
+        (Callee::Answers, kind) if kind != ErrorKind::NotCoordinatorLeader => 3,
         _ => 2,
     }
 }
@@ -455,23 +455,27 @@ mod tests {
     #[test]
     fn refused_certificate_outweighs_stopped_coordinator() {
         let [stopped, refuses] = [ErrorKind::Unreachable, ErrorKind::Refused]
-            .map(|kind| weight(&ErrorDetail::new(kind, "why"), Who::Silent));
+            .map(|kind| weight(&ErrorDetail::new(kind, "why"), Callee::Silent));
         assert!(stopped < refuses);
     }
 
     #[test]
     fn lost_quorum_error_names_answering_coordinators() {
         let mut round = Round::default();
-        round.note("127.0.0.1:7101", Who::Answers);
-        round.note("127.0.0.1:7201", Who::Other);
+        round.note("127.0.0.1:7101", Callee::Answers);
+        round.note("127.0.0.1:7201", Callee::Other);
         assert_eq!(round.text(), "", "one alone is named by its error");
-        round.note("127.0.0.1:7102", Who::Silent);
-        round.note("127.0.0.1:7103", Who::Silent);
+        round.note("127.0.0.1:7102", Callee::Silent);
+        round.note("127.0.0.1:7103", Callee::Silent);
         assert_eq!(round.text(), "; answering: 127.0.0.1:7101; not answering: 127.0.0.1:7102, 127.0.0.1:7103");
         let weight = |kind, who| super::weight(&ErrorDetail::new(kind, "why"), who);
-        assert!(weight(ErrorKind::Unreachable, Who::Other) < weight(ErrorKind::Unreachable, Who::Silent));
-        assert!(weight(ErrorKind::Unreachable, Who::Silent) < weight(ErrorKind::NotCoordinatorLeader, Who::Answers));
-        assert!(weight(ErrorKind::NotCoordinatorLeader, Who::Answers) < weight(ErrorKind::NoQuorum, Who::Answers));
+        assert!(weight(ErrorKind::Unreachable, Callee::Other) < weight(ErrorKind::Unreachable, Callee::Silent));
+        assert!(
+            weight(ErrorKind::Unreachable, Callee::Silent) < weight(ErrorKind::NotCoordinatorLeader, Callee::Answers)
+        );
+        assert!(
+            weight(ErrorKind::NotCoordinatorLeader, Callee::Answers) < weight(ErrorKind::NoQuorum, Callee::Answers)
+        );
     }
 
     #[test]

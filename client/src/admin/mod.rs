@@ -16,9 +16,10 @@ use crate::error::Error;
 use crate::net::link::{beyond, check_endpoints};
 use crate::routing::table::PIECES_MAX;
 use archon_documents::{
-    ApplyPlan, CancelRebalance, Cancelled, CreateTable, Document as _, Event, Explain, ListEvents, ListNodes,
-    ListTables, Located, MethodCall, MoveStatus, NodeSummary, PartitionSummary, PlanRebalance, Quorum, Reason,
-    RebalanceStatus, SetNode, ShowQuorum, ShowRebalance, ShowStatus, Status, TableSummary, read_answer, write,
+    ApplyPlan, CancelRebalance, CreateTable, Document as _, Event, Explain, KeyLocation, ListEvents, ListNodes,
+    ListTables, MethodCall, MoveStatus, NodeSummary, PartitionSummary, PlanRebalance, Quorum, Reason,
+    RebalanceCancellation, RebalanceStatus, SetNode, ShowQuorum, ShowRebalance, ShowStatus, Status, TableSummary,
+    read_answer, write,
 };
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::documents::ANSWER_BYTES_MAX;
@@ -28,8 +29,8 @@ use archon_security::{Caller, Transport};
 use archon_types::limits::{check_key, check_name};
 use archon_types::plan::Plan;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, KeyText, NodeGoal, NodeStatus, PartitionTable, Partitioning,
-    RangeLimits, RequestId, TablePiece, slot_of,
+    Assembly, AssemblyResult, ErrorDetail, ErrorKind, KeyText, NodeGoal, NodeStatus, PartitionTable, Partitioning,
+    RangeLimits, RequestId, TableContent, TablePiece, slot_of,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -145,7 +146,7 @@ impl Admin {
     /// # Errors
     /// `AlreadyExists` if the name is taken, `Refused` if there are fewer nodes than copies; otherwise see [`Error`].
     pub async fn create_table(&self, name: &str, partitions: u32, replication: u8) -> Result<TableSummary, Error> {
-        let request = CreateTable::new(name, Partitioning::Hash { partitions }, replication, Holds::Data);
+        let request = CreateTable::new(name, Partitioning::Hash { partitions }, replication, TableContent::Data);
         self.ask(&request).await
     }
 
@@ -162,7 +163,8 @@ impl Admin {
         limits: RangeLimits,
         replication: u8,
     ) -> Result<TableSummary, Error> {
-        self.ask(&CreateTable::new(name, Partitioning::Range { split_at, limits }, replication, Holds::Data)).await
+        self.ask(&CreateTable::new(name, Partitioning::Range { split_at, limits }, replication, TableContent::Data))
+            .await
     }
 
     /// Creates a table of `partitions` (1 to 16,384) leases: partitions without rows, each owned by one participant
@@ -171,7 +173,7 @@ impl Admin {
     /// # Errors
     /// `AlreadyExists` if the name is taken; otherwise see [`Error`].
     pub async fn create_lease_table(&self, name: &str, partitions: u32) -> Result<TableSummary, Error> {
-        self.ask(&CreateTable::new(name, Partitioning::Hash { partitions }, 1, Holds::Lease)).await
+        self.ask(&CreateTable::new(name, Partitioning::Hash { partitions }, 1, TableContent::Lease)).await
     }
 
     /// Returns the moves of a rebalance with reasons, without any change.
@@ -251,7 +253,7 @@ impl Admin {
     ///
     /// # Errors
     /// `NothingRunning` if none runs; otherwise see [`Error`].
-    pub async fn cancel(&self) -> Result<Cancelled, Error> {
+    pub async fn cancel(&self) -> Result<RebalanceCancellation, Error> {
         self.ask(&CancelRebalance {}).await
     }
 
@@ -292,14 +294,14 @@ impl Admin {
     ///
     /// # Errors
     /// As [`Admin::table`], and [`Error::InvalidArgument`] for a key that cannot be stored.
-    pub async fn locate(&self, table: &str, key: impl AsRef<[u8]>) -> Result<Located, Error> {
+    pub async fn locate(&self, table: &str, key: impl AsRef<[u8]>) -> Result<KeyLocation, Error> {
         let key = key.as_ref();
         check_key(key)?;
         let table = self.fetch(table).await?;
         let id = table.partition_of(key);
         let row = table.partition(id.index).ok_or_else(|| incomplete("the table lacks the key's partition"))?;
         let leader = row.leader_placement().and_then(|placement| table.node(placement.node));
-        Ok(Located {
+        Ok(KeyLocation {
             key: KeyText::new(key),
             slot: (!table.table().keys.is_range()).then(|| slot_of(key)),
             partition: PartitionSummary::of(&table, row),
@@ -318,9 +320,9 @@ impl Admin {
             let piece = wire.delta.ok_or_else(|| incomplete("GetTableResponse.delta"))?;
             let piece = TablePiece::try_from(piece).map_err(|error| incomplete(&error.to_string()))?;
             match Assembly::take(&mut held, piece) {
-                Assembled::More(next) => from = next,
-                Assembled::Gap => break,
-                Assembled::Whole(delta) => {
+                AssemblyResult::More(next) => from = next,
+                AssemblyResult::Gap => break,
+                AssemblyResult::Whole(delta) => {
                     return PartitionTable::from_whole(delta)
                         .ok_or_else(|| incomplete("asked for a whole table, got a part"));
                 }

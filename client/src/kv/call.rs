@@ -7,7 +7,7 @@ use crate::measure::Redirect;
 use crate::net::connection::{Attempt, Connection};
 use crate::net::retry::Backoff;
 use crate::routing::table::TableCache;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use archon_types::{
     Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Node, NodeStatus, Op, PartitionId, PartitionStatus, Version,
 };
@@ -25,7 +25,7 @@ const RESTAMPS_MAX: u32 = 3;
 
 /// An operation in progress.
 pub(crate) struct Call<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<ClientState>,
     table: &'a TableCache,
     partition: PartitionId,
     op: Op,
@@ -43,7 +43,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// Next step after an attempt.
-enum Next {
+enum CallStep {
     Done(Result<Answer, Error>),
     /// At once, at the node named by a hint.
     Follow(Arc<Connection>),
@@ -59,7 +59,7 @@ enum Next {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(shared: &'a Arc<Shared>, table: &'a TableCache, partition: PartitionId, op: Op) -> Self {
+    pub(crate) fn new(shared: &'a Arc<ClientState>, table: &'a TableCache, partition: PartitionId, op: Op) -> Self {
         Self {
             shared,
             table,
@@ -140,13 +140,13 @@ impl<'a> Call<'a> {
             let attempt = connection.attempt(self.partition, ticket.as_ref().map(Ticket::id), self.op.clone()).await;
             self.under_way = false;
             match self.judge(attempt, &connection, ticket.as_mut(), &mut hops, &mut restamps) {
-                Next::Done(result) => return result,
-                Next::Follow(hinted) => {
+                CallStep::Done(result) => return result,
+                CallStep::Follow(hinted) => {
                     self.shared.measures.redirected(Redirect::Leader);
                     followed = Some(hinted);
                 }
-                Next::Again => followed = Some(connection),
-                Next::Elsewhere => {
+                CallStep::Again => followed = Some(connection),
+                CallStep::Elsewhere => {
                     self.shared.measures.redirected(Redirect::Partition);
                     self.pause(&mut backoff, Some(MOVED_PAUSE_MS), row_version).await;
                     if self.reroute() && !self.op.is_read() {
@@ -159,7 +159,7 @@ impl<'a> Call<'a> {
                     }
                     hops = 0;
                 }
-                Next::Wait { asked_ms } => {
+                CallStep::Wait { asked_ms } => {
                     if let Some(detail) = &self.last {
                         self.shared.measures.retried(detail.kind);
                     }
@@ -258,7 +258,7 @@ impl<'a> Call<'a> {
         ticket: Option<&mut Ticket>,
         hops: &mut u32,
         restamps: &mut u32,
-    ) -> Next {
+    ) -> CallStep {
         let detail = match attempt {
             Attempt::Answered(reply) => {
                 self.log_time = reply.log_time;
@@ -268,13 +268,13 @@ impl<'a> Call<'a> {
                     // All attempts were refused, so the write had no effect and will have none.
                     if refused && !self.lost && *restamps < RESTAMPS_MAX && ticket.restamp() {
                         *restamps += 1;
-                        return Next::Again;
+                        return CallStep::Again;
                     }
                 }
                 match reply.outcome {
                     Ok(answer) => {
                         self.shared.budget.success();
-                        return Next::Done(Ok(answer));
+                        return CallStep::Done(Ok(answer));
                     }
                     Err(detail) => detail,
                 }
@@ -287,10 +287,10 @@ impl<'a> Call<'a> {
                 let asked_ms = detail.retry_after_ms;
                 // The stream broke, but the operation was not refused: retry it with the same id.
                 if refused || (!sent && !may_pass(detail.kind)) {
-                    return Next::Done(Err(self.fail(detail)));
+                    return CallStep::Done(Err(self.fail(detail)));
                 }
                 self.last = Some(detail);
-                return Next::Wait { asked_ms };
+                return CallStep::Wait { asked_ms };
             }
         };
         if let Some(version) = detail.table_version {
@@ -307,23 +307,23 @@ impl<'a> Call<'a> {
             if let Some(node) = hinted.and_then(|address| reached_at(table.nodes(), address)) {
                 *hops += 1;
                 self.last = Some(detail);
-                return Next::Follow(self.shared.connections.to(self.shared, node));
+                return CallStep::Follow(self.shared.connections.to(self.shared, node));
             }
         }
         if detail.kind == ErrorKind::NotFound {
             self.table.note_dropped(self.shared);
-            return Next::Done(Err(self.fail(self.table.dropped())));
+            return CallStep::Done(Err(self.fail(self.table.dropped())));
         }
         if detail.kind == ErrorKind::Moved {
             self.last = Some(detail);
-            return Next::Elsewhere;
+            return CallStep::Elsewhere;
         }
         if !may_pass(detail.kind) {
-            return Next::Done(Err(self.fail(detail)));
+            return CallStep::Done(Err(self.fail(detail)));
         }
         let asked_ms = detail.retry_after_ms;
         self.last = Some(detail);
-        Next::Wait { asked_ms }
+        CallStep::Wait { asked_ms }
     }
 
     /// Switches to another endpoint if the client uses endpoints only.

@@ -15,11 +15,11 @@ use crate::kv::call::Call;
 use crate::kv::put_options::PutOptions;
 use crate::kv::scan::Scan;
 use crate::routing::table::TableCache;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
 use archon_types::{
-    Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, PartitionId, PartitionTable, Revision, ScanOrder, Stored,
-    Version,
+    Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, PartitionId, PartitionTable, Revision, ScanOrder,
+    StoredValue, Version,
 };
 use bytes::Bytes;
 use futures::future::join_all;
@@ -38,8 +38,8 @@ pub struct Value {
     pub expires_at_ms: Option<u64>,
 }
 
-impl From<Stored> for Value {
-    fn from(stored: Stored) -> Self {
+impl From<StoredValue> for Value {
+    fn from(stored: StoredValue) -> Self {
         let expires_at_ms = stored.expires.map(Millis::get);
         Self { value: stored.value, revision: stored.revision, expires_at_ms }
     }
@@ -58,7 +58,7 @@ pub struct Counter {
 /// with the last clone, or with [`Client::close`].
 #[derive(Clone, Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     _guard: Arc<DropGuard>,
     table: Arc<TableCache>,
     timeout: Duration,
@@ -71,12 +71,17 @@ impl Client {
         ClientBuilder::new(endpoints.into_iter().map(Into::into).collect())
     }
 
-    pub(crate) fn new(shared: Arc<Shared>, guard: Arc<DropGuard>, table: Arc<TableCache>, timeout: Duration) -> Self {
+    pub(crate) fn new(
+        shared: Arc<ClientState>,
+        guard: Arc<DropGuard>,
+        table: Arc<TableCache>,
+        timeout: Duration,
+    ) -> Self {
         Self { shared, _guard: guard, table, timeout }
     }
 
     /// Returns the parts for derived handles: shared state, its guard, and the time-out of calls.
-    pub(crate) fn parts(&self) -> (Arc<Shared>, Arc<DropGuard>, Duration) {
+    pub(crate) fn parts(&self) -> (Arc<ClientState>, Arc<DropGuard>, Duration) {
         (Arc::clone(&self.shared), Arc::clone(&self._guard), self.timeout)
     }
 

@@ -6,7 +6,7 @@ mod walk;
 use crate::error::{Error, Outcome};
 use crate::kv::{Client, copied, unexpected};
 use archon_types::limits::{KEY_BYTES_MAX, check_scan};
-use archon_types::{Answer, KeyRange, Millis, Op, PartitionId, Revision, ScanOrder, Stored, tag_of};
+use archon_types::{Answer, KeyRange, Millis, Op, PartitionId, Revision, ScanOrder, StoredValue, tag_of};
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use std::cmp::Ordering;
@@ -187,7 +187,7 @@ impl PartialOrd for InOrder {
 
 /// The first entries read so far, at most one page regardless of the number of partitions.
 struct FirstEntries {
-    entries: BTreeMap<InOrder, Stored>,
+    entries: BTreeMap<InOrder, StoredValue>,
     order: ScanOrder,
     bytes: usize,
     most: usize,
@@ -212,7 +212,7 @@ impl FirstEntries {
                 return;
             }
             self.bytes += key.key.len() + entry.value.len();
-            let size = |(key, stored): (&InOrder, &Stored)| key.key.len() + stored.value.len();
+            let size = |(key, stored): (&InOrder, &StoredValue)| key.key.len() + stored.value.len();
             if let Some(before) = self.entries.get_key_value(&key) {
                 self.bytes -= size(before);
             }
@@ -244,7 +244,7 @@ impl FirstEntries {
     }
 
     fn into_page(self) -> Page {
-        let entry = |(key, stored): (InOrder, Stored)| {
+        let entry = |(key, stored): (InOrder, StoredValue)| {
             let expires_at_ms = stored.expires.map(Millis::get);
             Entry { key: key.key, value: stored.value, revision: stored.revision, expires_at_ms }
         };

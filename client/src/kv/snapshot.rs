@@ -5,7 +5,7 @@ use crate::kv::Client;
 use crate::net::retry::Backoff;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::{self, kv_client::KvClient};
-use archon_security::Expected;
+use archon_security::ExpectedPeer;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, PartitionId, Position, ScanOrder};
 use bytes::Bytes;
@@ -116,7 +116,7 @@ impl Client {
         };
         let leader =
             table.route_partition(partition).leader.and_then(|leader| table.node(leader)).ok_or_else(nobody)?;
-        let (address, expected) = (&leader.address, Expected::Node(leader.name.clone()));
+        let (address, expected) = (&leader.address, ExpectedPeer::Node(leader.name.clone()));
         let told = |mut detail: ErrorDetail| {
             detail.message = format!("the node at {address}: {}", detail.message);
             detail

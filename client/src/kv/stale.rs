@@ -4,12 +4,14 @@ use crate::error::{Error, Outcome};
 use crate::kv::{Client, Value, copied};
 use crate::measure::{OperationKind, OutcomeKind};
 use crate::net::retry::Backoff;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::{self, kv_client::KvClient};
-use archon_security::Expected;
+use archon_security::ExpectedPeer;
 use archon_types::limits::check_key;
-use archon_types::{ErrorDetail, ErrorKind, NodeStatus, PartitionId, PartitionTable, ReplicaState, Revision, Stored};
+use archon_types::{
+    ErrorDetail, ErrorKind, NodeStatus, PartitionId, PartitionTable, ReplicaState, Revision, StoredValue,
+};
 use bytes::Bytes;
 use rand::seq::SliceRandom;
 use std::time::Duration;
@@ -83,30 +85,30 @@ impl Client {
     }
 
     /// Returns the table's name and the nodes with copies of the key's partition: in random order, the leader last.
-    fn copies(&self, shared: &Shared, key: &[u8]) -> (String, Vec<(String, Expected)>) {
+    fn copies(&self, shared: &ClientState, key: &[u8]) -> (String, Vec<(String, ExpectedPeer)>) {
         let table = self.held();
         let name = table.table().name.clone();
         match &shared.via {
-            Some(via) => (name, vec![(via.current().to_owned(), Expected::Servers)]),
+            Some(via) => (name, vec![(via.current().to_owned(), ExpectedPeer::Servers)]),
             None => (name, live_copies(&table, table.partition_of(key))),
         }
     }
 }
 
-fn live_copies(table: &PartitionTable, partition: PartitionId) -> Vec<(String, Expected)> {
+fn live_copies(table: &PartitionTable, partition: PartitionId) -> Vec<(String, ExpectedPeer)> {
     let Some(row) = table.partition(partition.index) else { return Vec::new() };
     let live = row.placements.iter().filter(|placed| placed.state == ReplicaState::Live);
     let mut copies: Vec<_> = live.filter_map(|placed| Some((placed.id, table.node(placed.node)?))).collect();
     copies.shuffle(&mut rand::rng());
     // A failed node may still answer.
     copies.sort_by_key(|(id, node)| (node.status != NodeStatus::Alive, Some(*id) == row.leader));
-    copies.into_iter().map(|(_, node)| (node.address.clone(), Expected::Node(node.name.clone()))).collect()
+    copies.into_iter().map(|(_, node)| (node.address.clone(), ExpectedPeer::Node(node.name.clone()))).collect()
 }
 
 async fn ask(
-    shared: &Shared,
+    shared: &ClientState,
     address: &str,
-    expected: Expected,
+    expected: ExpectedPeer,
     request: v1::GetStaleRequest,
 ) -> Result<StaleValue, ErrorDetail> {
     let mut node = KvClient::new(shared.links.channel(address, expected)?);
@@ -122,7 +124,7 @@ async fn ask(
             return Err(ErrorDetail::new(ErrorKind::Unreachable, message));
         }
     };
-    let found: Option<Stored> = answer.value.take().unwrap_or_default().into();
+    let found: Option<StoredValue> = answer.value.take().unwrap_or_default().into();
     let value = found.map(Value::from);
     Ok(StaleValue { value, as_of: Revision::new(answer.as_of_revision), address: address.to_owned() })
 }
@@ -136,7 +138,7 @@ const fn may_pass(kind: ErrorKind) -> bool {
 mod tests {
     use super::*;
     use archon_types::{
-        Epoch, Holds, KeyRange, Keys, Node, NodeId, Partition, PartitionStatus, Placement, PlacementId, Table,
+        Epoch, KeyRange, Keys, Node, NodeId, Partition, PartitionStatus, Placement, PlacementId, Table, TableContent,
         TableDelta, TableId, Version,
     };
 
@@ -167,7 +169,7 @@ mod tests {
                 name: "default".into(),
                 keys: Keys::Hash { partitions: 1 },
                 replication: 4,
-                holds: Holds::Data,
+                holds: TableContent::Data,
                 version: Version::new(1),
             },
             since: Version::ZERO,

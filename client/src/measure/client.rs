@@ -1,6 +1,6 @@
 //! Metrics of a client.
 
-use super::series::{Held, Series, describe};
+use super::series::{GaugeGuard, Series, describe};
 use super::{OperationKind, OutcomeKind, Redirect};
 use crate::admin::call::Effect;
 use crate::error::Error;
@@ -72,13 +72,13 @@ impl ClientMeasures {
     }
 
     /// Counts a connection until the returned value is dropped.
-    pub(crate) fn connection(&self) -> Held {
-        Held::of(&self.connections.only())
+    pub(crate) fn connection(&self) -> GaugeGuard {
+        GaugeGuard::of(&self.connections.only())
     }
 
     /// Counts an open stream until the returned value is dropped.
-    pub(crate) fn stream(&self) -> Held {
-        Held::of(&self.streams.only())
+    pub(crate) fn stream(&self) -> GaugeGuard {
+        GaugeGuard::of(&self.streams.only())
     }
 
     /// Counts a broken stream.

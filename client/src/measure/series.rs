@@ -85,16 +85,16 @@ pub(super) fn describe(definitions: &'static [Definition]) {
 }
 
 /// Counts as one in a gauge until dropped.
-pub(crate) struct Held(Gauge);
+pub(crate) struct GaugeGuard(Gauge);
 
-impl Held {
+impl GaugeGuard {
     pub(super) fn of(gauge: &Gauge) -> Self {
         gauge.increment(1.0);
         Self(gauge.clone())
     }
 }
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.decrement(1.0);
     }

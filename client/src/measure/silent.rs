@@ -19,12 +19,12 @@ impl ClientMeasures {
 
     pub(crate) fn redirected(self, _: Redirect) {}
 
-    pub(crate) fn connection(self) -> Held {
-        Held
+    pub(crate) fn connection(self) -> GaugeGuard {
+        GaugeGuard
     }
 
-    pub(crate) fn stream(self) -> Held {
-        Held
+    pub(crate) fn stream(self) -> GaugeGuard {
+        GaugeGuard
     }
 
     pub(crate) fn stream_broke(self) {}
@@ -41,7 +41,7 @@ impl ClientMeasures {
 }
 
 /// Replaces a gauge guard.
-pub(crate) struct Held;
+pub(crate) struct GaugeGuard;
 
 /// Replaces a timed operation.
 pub(crate) struct Operation;

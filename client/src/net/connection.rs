@@ -2,7 +2,7 @@
 //! message gathers while one is being sent, and an idle connection sends at once.
 
 use crate::net::retry::Backoff;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect_and_greet};
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
@@ -47,7 +47,7 @@ pub(crate) enum Attempt {
 
 /// An operation to send. Its permit is held until it is answered or abandoned.
 #[derive(Debug)]
-struct Pending {
+struct QueuedOperation {
     partition: PartitionId,
     id: Option<OpId>,
     op: Op,
@@ -57,7 +57,7 @@ struct Pending {
 
 /// An operation that waits for its answer.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingOperation {
     partition: PartitionId,
     answer: oneshot::Sender<Attempt>,
     _permit: OwnedSemaphorePermit,
@@ -73,7 +73,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// Returns the connection to `node`. Creates a new one after a change of address or a failure of the connection's
     /// task.
-    pub(crate) fn to(&self, shared: &Arc<Shared>, node: &Node) -> Arc<Connection> {
+    pub(crate) fn to(&self, shared: &Arc<ClientState>, node: &Node) -> Arc<Connection> {
         let usable =
             |connection: &&Arc<Connection>| connection.address == node.address && !connection.queue.is_closed();
         if let Some(connection) = self.nodes.read().get(&node.id).filter(usable) {
@@ -90,7 +90,7 @@ impl Connections {
     }
 
     /// Returns the connection to an endpoint, which may be any node; it forwards operations on partitions of others.
-    pub(crate) fn to_endpoint(&self, shared: &Arc<Shared>, address: &str) -> Arc<Connection> {
+    pub(crate) fn to_endpoint(&self, shared: &Arc<ClientState>, address: &str) -> Arc<Connection> {
         let usable = |connection: &&Arc<Connection>| !connection.queue.is_closed();
         if let Some(connection) = self.endpoints.read().get(address).filter(usable) {
             return Arc::clone(connection);
@@ -115,12 +115,12 @@ impl Connections {
 pub(crate) struct Connection {
     pub(crate) address: String,
     /// Bounded by the permits: each queued operation holds one.
-    queue: mpsc::UnboundedSender<Pending>,
+    queue: mpsc::UnboundedSender<QueuedOperation>,
     permits: Arc<Semaphore>,
 }
 
 impl Connection {
-    fn start(shared: &Arc<Shared>, node: Option<NodeId>, address: &str) -> Self {
+    fn start(shared: &Arc<ClientState>, node: Option<NodeId>, address: &str) -> Self {
         let (queue, incoming) = mpsc::unbounded_channel();
         let task = Task {
             shared: Arc::clone(shared),
@@ -148,7 +148,7 @@ impl Connection {
             },
         };
         let (answer, answered) = oneshot::channel();
-        if self.queue.send(Pending { partition, id, op, answer, permit }).is_err() {
+        if self.queue.send(QueuedOperation { partition, id, op, answer, permit }).is_err() {
             return closed(false);
         }
         // The task answers every operation it takes, unless it was stopped.
@@ -181,13 +181,13 @@ impl Hasher for TagHasher {
 /// Background task of a connection: opens the stream on demand, and again after it broke. Ends when the client stops
 /// or the connection is replaced.
 struct Task {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     /// The expected node, which must lead the partitions; `None` for an endpoint, which forwards operations.
     node: Option<NodeId>,
     address: String,
-    incoming: mpsc::UnboundedReceiver<Pending>,
-    queued: VecDeque<Pending>,
-    waiting: HashMap<u64, Waiting, BuildHasherDefault<TagHasher>>,
+    incoming: mpsc::UnboundedReceiver<QueuedOperation>,
+    queued: VecDeque<QueuedOperation>,
+    waiting: HashMap<u64, WaitingOperation, BuildHasherDefault<TagHasher>>,
     next_tag: u64,
 }
 
@@ -255,7 +255,7 @@ impl Task {
 
     /// Opens the stream. Operations are sent only after the node accepted it, so a refusal is known to have had no
     /// effect.
-    async fn open(shared: Arc<Shared>, node: Option<NodeId>, address: String) -> Result<Stream, ErrorDetail> {
+    async fn open(shared: Arc<ClientState>, node: Option<NodeId>, address: String) -> Result<Stream, ErrorDetail> {
         let transport = shared.links.transport();
         transport.check(&address)?;
         let hello = v1::OpBatch {
@@ -363,7 +363,8 @@ impl Task {
             self.next_tag = self.next_tag.wrapping_add(1);
             ops.push(tag, pending.partition, pending.id.as_ref(), &pending.op);
             count += 1;
-            let waiting = Waiting { partition: pending.partition, answer: pending.answer, _permit: pending.permit };
+            let waiting =
+                WaitingOperation { partition: pending.partition, answer: pending.answer, _permit: pending.permit };
             self.waiting.insert(tag, waiting);
         }
         v1::OpBatch { ops: ops.finish(), table_version: table_version.get(), ..v1::OpBatch::default() }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use archon_proto::convert::ids::check_address;
 use archon_proto::trace::TracedChannel;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::is_loopback;
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
 pub(crate) struct Links {
     connect_timeout: Duration,
     transport: Transport,
-    channels: Mutex<HashMap<(String, Expected), TracedChannel>>,
+    channels: Mutex<HashMap<(String, ExpectedPeer), TracedChannel>>,
 }
 
 impl Links {
@@ -52,7 +52,7 @@ impl Links {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for an invalid address; as [`Transport::check`].
-    pub(crate) fn channel(&self, address: &str, expected: Expected) -> Result<TracedChannel, ErrorDetail> {
+    pub(crate) fn channel(&self, address: &str, expected: ExpectedPeer) -> Result<TracedChannel, ErrorDetail> {
         let to = (address.to_owned(), expected);
         if let Some(channel) = self.channels.lock().get(&to) {
             return Ok(channel.clone());
@@ -123,9 +123,9 @@ mod tests {
     #[tokio::test]
     async fn remote_address_in_table_is_not_dialled_in_plaintext() {
         let (told, links) = ("10.0.0.1:7201", Links::new(Duration::from_secs(1), Transport::plaintext(false)));
-        let refused = links.channel(told, Expected::Servers).unwrap_err();
+        let refused = links.channel(told, ExpectedPeer::Servers).unwrap_err();
         assert!(refused.kind == ErrorKind::Refused && refused.message.contains("--insecure"), "{refused}");
-        Links::new(Duration::from_secs(1), Transport::plaintext(true)).channel(told, Expected::Servers).unwrap();
+        Links::new(Duration::from_secs(1), Transport::plaintext(true)).channel(told, ExpectedPeer::Servers).unwrap();
         assert!(beyond(&[told.to_owned(), "127.0.0.1:1".to_owned()]) && !beyond(&["127.0.0.1:1".to_owned()]));
     }
 
@@ -133,7 +133,7 @@ mod tests {
     async fn refused_connection_counts_as_never_sent() {
         let links = Links::new(Duration::from_secs(1), Transport::plaintext(false));
         // Port 1 of loopback: nothing listens there.
-        let channel = links.channel("127.0.0.1:1", Expected::Servers).unwrap();
+        let channel = links.channel("127.0.0.1:1", ExpectedPeer::Servers).unwrap();
         let mut table = archon_proto::v1::table_client::TableClient::new(channel);
         let status = table.get_table(archon_proto::v1::GetTableRequest::default()).await.unwrap_err();
         assert!(never_sent(&status), "{status:?}");
@@ -152,7 +152,7 @@ mod tests {
             waiting.push(one);
         }
         let links = Links::new(Duration::from_millis(200), Transport::default());
-        let channel = links.channel(&address.to_string(), Expected::Servers).unwrap();
+        let channel = links.channel(&address.to_string(), ExpectedPeer::Servers).unwrap();
         let mut table = archon_proto::v1::table_client::TableClient::new(channel);
         let status = table.get_table(archon_proto::v1::GetTableRequest::default()).await.unwrap_err();
         assert!(never_sent(&status), "{status:?}");

@@ -2,9 +2,9 @@
 
 use super::callbacks::Callbacks;
 use super::grant::Grant;
-use super::shared::Shared;
+use super::state::ParticipantState;
 use crate::measure::{Callback, CallbackEnd, CallbackKind};
-use archon_member::{Acquired, Effect, Why};
+use archon_member::{Acquisition, Effect, ReleaseCause};
 use archon_types::PartitionId;
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 const TOLD_AT_ONCE: usize = 1_024;
 
 /// A running callback.
-struct Running {
+struct RunningCallback {
     effect: Effect,
     handle: AbortHandle,
     timed: Callback,
@@ -25,14 +25,14 @@ struct Running {
 /// Pending work for one partition.
 #[derive(Default)]
 struct Work {
-    running: Option<Running>,
+    running: Option<RunningCallback>,
     /// Next callbacks. Empty if none is running.
     waiting: VecDeque<Effect>,
 }
 
 /// Callbacks of one participant.
 pub(super) struct CallbackRunner<C> {
-    shared: Arc<Shared>,
+    shared: Arc<ParticipantState>,
     callbacks: Arc<C>,
     work: BTreeMap<PartitionId, Work>,
     /// Each task returns whether it succeeded.
@@ -41,7 +41,7 @@ pub(super) struct CallbackRunner<C> {
 }
 
 impl<C: Callbacks> CallbackRunner<C> {
-    pub(super) fn new(shared: Arc<Shared>, callbacks: C) -> Self {
+    pub(super) fn new(shared: Arc<ParticipantState>, callbacks: C) -> Self {
         let callbacks = Arc::new(callbacks);
         Self { shared, callbacks, work: BTreeMap::new(), tasks: JoinSet::new(), by_task: BTreeMap::new() }
     }
@@ -116,7 +116,7 @@ impl<C: Callbacks> CallbackRunner<C> {
             };
             self.by_task.insert(handle.id(), partition);
             if let Some(work) = self.work.get_mut(&partition) {
-                work.running = Some(Running { effect, handle, timed: self.shared.measures.callback(kind) });
+                work.running = Some(RunningCallback { effect, handle, timed: self.shared.measures.callback(kind) });
             }
             return;
         }
@@ -144,7 +144,7 @@ impl<C: Callbacks> CallbackRunner<C> {
                     };
                     self.shared.measures.called(&running.timed, end);
                 }
-                if let Some(Running { effect, .. }) = running.filter(|_| !broken_off) {
+                if let Some(RunningCallback { effect, .. }) = running.filter(|_| !broken_off) {
                     self.note_release(effect, well);
                     told.push((effect, well));
                 }
@@ -189,7 +189,7 @@ async fn acquire<C: Callbacks>(callbacks: Arc<C>, grant: Grant) -> bool {
     }
 }
 
-async fn release<C: Callbacks>(callbacks: Arc<C>, grant: Grant, why: Why) -> bool {
+async fn release<C: Callbacks>(callbacks: Arc<C>, grant: Grant, why: ReleaseCause) -> bool {
     let (partition, epoch) = (grant.partition(), grant.epoch());
     tracing::debug!(%partition, %epoch, ?why, "releasing a partition");
     callbacks.release(grant, why).await;
@@ -197,7 +197,7 @@ async fn release<C: Callbacks>(callbacks: Arc<C>, grant: Grant, why: Why) -> boo
     true
 }
 
-fn acquired(effect: &Effect) -> Acquired {
+fn acquired(effect: &Effect) -> Acquisition {
     let (Effect::Acquire(of) | Effect::Release(of, _) | Effect::Lost(of)) = effect;
     *of
 }

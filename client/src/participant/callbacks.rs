@@ -1,7 +1,7 @@
 //! Callbacks of a service that owns partitions.
 
 use super::grant::Grant;
-use archon_member::Why;
+use archon_member::ReleaseCause;
 use archon_types::{Epoch, PartitionId};
 
 /// Reason why a service could not acquire a partition.
@@ -42,7 +42,7 @@ pub trait Callbacks: Send + Sync + 'static {
     /// Finishes the work for a partition, which is still owned. It accepts no new requests
     /// ([`super::Participant::have_partition`]); `grant` is usable until this returns or the lease ends. Then the
     /// partition goes to another owner.
-    fn release(&self, grant: Grant, why: Why) -> impl Future<Output = ()> + Send;
+    fn release(&self, grant: Grant, why: ReleaseCause) -> impl Future<Output = ()> + Send;
 
     /// Handles a lost partition: another participant may own it. The service must not touch anything of the
     /// partition, and must discard its state in memory.

@@ -1,7 +1,7 @@
 //! Grants: the right to act for a partition.
 
-use super::shared::Shared;
-use archon_member::Acquired;
+use super::state::ParticipantState;
+use archon_member::Acquisition;
 use archon_types::{Epoch, PartitionId};
 use std::fmt;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use std::time::Duration;
 /// before each use.
 #[derive(Clone)]
 pub struct Grant {
-    acquired: Acquired,
+    acquired: Acquisition,
     table: Arc<str>,
-    shared: Arc<Shared>,
+    shared: Arc<ParticipantState>,
 }
 
 /// The partition is no longer owned: another participant may own it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("partition {partition} is lost: it was owned in epoch {epoch}")]
-pub struct Lost {
+pub struct PartitionLost {
     /// The partition.
     pub partition: PartitionId,
     /// Its epoch.
@@ -27,7 +27,7 @@ pub struct Lost {
 }
 
 impl Grant {
-    pub(super) fn new(acquired: Acquired, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(acquired: Acquisition, shared: Arc<ParticipantState>) -> Self {
         Self { acquired, table: shared.table_name(acquired.partition.table), shared }
     }
 
@@ -59,10 +59,10 @@ impl Grant {
     /// waits nor locks.
     ///
     /// # Errors
-    /// [`Lost`]: stop acting for the partition.
-    pub fn check(&self) -> Result<Epoch, Lost> {
-        let Acquired { partition, epoch, .. } = self.acquired;
-        if self.shared.check(self.acquired) { Ok(epoch) } else { Err(Lost { partition, epoch }) }
+    /// [`PartitionLost`]: stop acting for the partition.
+    pub fn check(&self) -> Result<Epoch, PartitionLost> {
+        let Acquisition { partition, epoch, .. } = self.acquired;
+        if self.shared.check(self.acquired) { Ok(epoch) } else { Err(PartitionLost { partition, epoch }) }
     }
 
     /// Returns the remaining time of the participant's lease, zero without one. No grant of this participant outlives

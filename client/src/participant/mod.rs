@@ -8,19 +8,19 @@ mod held_reports;
 mod load;
 mod relays;
 mod session;
-mod shared;
+mod state;
 mod stats;
 
 pub use builder::ParticipantBuilder;
 pub use callbacks::{AcquireError, Callbacks};
-pub use grant::{Grant, Lost};
+pub use grant::{Grant, PartitionLost};
 pub use load::ServiceLoad;
 pub use stats::ParticipantStats;
 
 use self::builder::Config;
 use self::callback_runner::CallbackRunner;
 use self::session::Session;
-use self::shared::{Phase, Shared};
+use self::state::{ParticipantState, Phase};
 use crate::error::{Error, Outcome};
 use archon_types::{ErrorDetail, ErrorKind, PartitionId};
 use std::fmt;
@@ -41,7 +41,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// it.
 ///
 /// ```no_run
-/// use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
+/// use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, ReleaseCause};
 /// use std::time::Duration;
 ///
 /// struct Jobs;
@@ -51,7 +51,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 ///         println!("{} is ours in epoch {}", grant.partition(), grant.epoch());
 ///         Ok(())
 ///     }
-///     async fn release(&self, grant: Grant, _: Why) {
+///     async fn release(&self, grant: Grant, _: ReleaseCause) {
 ///         println!("{} goes elsewhere: everything is flushed", grant.partition());
 ///     }
 ///     fn lost(&self, partition: PartitionId, _: Epoch) {
@@ -81,7 +81,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Dropping it without [`Participant::stop`] ends it at once: all partitions are lost, and others take them over
 /// after its lease has expired.
 pub struct Participant {
-    shared: Arc<Shared>,
+    shared: Arc<ParticipantState>,
     thread: Option<JoinHandle<()>>,
     callbacks: task::JoinHandle<()>,
     _guard: DropGuard,
@@ -97,7 +97,7 @@ impl Participant {
         let deadline = Instant::now() + config.timeout;
         let timeout_ms = u64::try_from(config.timeout.as_millis()).unwrap_or(u64::MAX);
         let (effects, taken) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(config, effects));
+        let shared = Arc::new(ParticipantState::new(config, effects));
         let guard = shared.end.clone().drop_guard();
         let runtime = archon_security::build_runtime(&mut tokio::runtime::Builder::new_current_thread());
         let runtime = runtime.map_err(|error| no_thread(&error))?;

@@ -1,7 +1,7 @@
 //! Relays of a participant, which coordinators send with its duties (PROTOCOL rule 81).
 
 use archon_member::next_by_relay;
-use archon_session::{Answered, Recipient, RelayWays};
+use archon_session::{BeatOutcome, Recipient, RelayWays};
 use archon_types::{Millis, RelayAddress};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Relays {
     }
 
     /// Returns the delay from `sent` to the next heartbeat, if a relay announced its next batch at `now`.
-    pub(super) fn next_after(&self, sent: Millis, now: Millis, answered: &Answered) -> Option<Duration> {
+    pub(super) fn next_after(&self, sent: Millis, now: Millis, answered: &BeatOutcome) -> Option<Duration> {
         let departure_ms = answered.next_departure_ms?;
         let next = next_by_relay(sent, now, departure_ms, self.heartbeat_ms, self.relay_every_ms);
         Some(Duration::from_millis(next.since(sent)))

@@ -4,15 +4,15 @@
 
 use super::load::ServiceLoad;
 use super::relays::Relays;
-use super::shared::{Phase, Shared};
-use archon_member::{LeaseAnswer, Registering, Taken};
+use super::state::{ParticipantState, Phase};
+use archon_member::{GrantOutcome, LeaseAnswer, RegistrationAttempts};
 use archon_proto::convert::members::beats::{Beat, ClusterNow};
-use archon_proto::convert::members::duties::{Duties, DutiesAsked};
+use archon_proto::convert::members::duties::{Duties, DutiesQuery};
 use archon_proto::convert::members::load::Load;
-use archon_proto::convert::members::session::{Member, Registered, Registration};
+use archon_proto::convert::members::session::{Member, Registration, RegistrationResult};
 use archon_proto::v1;
 use archon_security::BeatKey;
-use archon_session::{BeatStreams, Clock, Coordinators, NoRelays, NotGranted, Recipient, leave, register, reports};
+use archon_session::{BeatFailure, BeatStreams, Clock, Coordinators, NoRelays, Recipient, leave, register, reports};
 use archon_types::{
     Backoff, BootId, ErrorDetail, GenerationKey, Incarnation, LeaseTiming, ProtocolRange, PushKey, Register, StorageId,
     Version,
@@ -32,7 +32,7 @@ const DEADLINE_MAX: Duration = Duration::from_secs(2);
 
 /// State of one participant's session.
 pub(super) struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<ParticipantState>,
     coordinators: Coordinators,
     /// Storage id of this process, which stores nothing on disk.
     storage: StorageId,
@@ -47,7 +47,7 @@ enum LifeEnd {
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<ParticipantState>) -> Self {
         let (config, learned) = (&shared.config, shared.learned.clone());
         let learned = move || learned.addresses();
         let coordinators = Coordinators::new(config.endpoints.clone(), config.transport.clone(), learned);
@@ -69,7 +69,7 @@ impl Session {
         let (shared, coordinators) = (&*self.shared, &self.coordinators);
         let mut last = (Incarnation::ZERO, GenerationKey::NIL);
         while let Some(registered) = self.register(last).await? {
-            let (Registered { cluster, node, generation_key, incarnation, settings, .. }, key) = registered;
+            let (RegistrationResult { cluster, node, generation_key, incarnation, settings, .. }, key) = registered;
             let member = Member { cluster, node, incarnation };
             last = (incarnation, generation_key);
             shared.counters.registrations.count();
@@ -107,12 +107,15 @@ impl Session {
 
     /// Starts an incarnation after `last`, which tells whether this process has had its name before: then it does not
     /// take the name from its current holder. Returns the registration and the key that the coordinators know.
-    async fn register(&self, last: (Incarnation, GenerationKey)) -> Result<Option<(Registered, BeatKey)>, ErrorDetail> {
+    async fn register(
+        &self,
+        last: (Incarnation, GenerationKey),
+    ) -> Result<Option<(RegistrationResult, BeatKey)>, ErrorDetail> {
         let config = &self.shared.config;
         let boot = BootId::new(Uuid::new_v4());
         // The holder of the name may have died just now.
         let take_over_ms = config.served.timing.map_or(0, |timing| timing.failure_timeout_ms.saturating_mul(2));
-        let registering = Registering::default().with_timeout(take_over_ms);
+        let registering = RegistrationAttempts::default().with_timeout(take_over_ms);
         let registration = |expects| {
             let register = Register {
                 protocol_min: ProtocolRange::SPOKEN.oldest,
@@ -177,13 +180,13 @@ impl Session {
                         () = shared.stopping.cancelled(), if !shared.stopping_heard.is_cancelled() => {}
                     }
                 }
-                Err(NotGranted::Stale) => return LifeEnd::Stale,
+                Err(BeatFailure::Stale) => return LifeEnd::Stale,
                 Err(why) => {
                     shared.counters.heartbeats_failed.count();
                     let pause = match why {
                         // The relay finds the next leader for all carried members.
-                        NotGranted::NoCoordinator => relays.kept_for(),
-                        NotGranted::Failed(_) | NotGranted::Stale => backoff.next(rand::random()),
+                        BeatFailure::NoCoordinator => relays.kept_for(),
+                        BeatFailure::Failed(_) | BeatFailure::Stale => backoff.next(rand::random()),
                     };
                     sleep(pause).await;
                 }
@@ -197,7 +200,7 @@ impl Session {
         streams: &BeatStreams,
         to: Recipient<'_>,
         relays: &Relays,
-    ) -> Result<Option<Duration>, NotGranted> {
+    ) -> Result<Option<Duration>, BeatFailure> {
         let shared = &*self.shared;
         let stopping = shared.stopping.is_cancelled();
         let sent = shared.clock.now();
@@ -226,9 +229,9 @@ impl Session {
     }
 
     /// Processes an answer, even if no caller waits for it.
-    fn granted(&self, answer: LeaseAnswer) -> Taken {
+    fn granted(&self, answer: LeaseAnswer) -> GrantOutcome {
         let taken = self.shared.decide(|decides, now| decides.granted(answer, now));
-        if let Taken::Granted { lapsed_ms, .. } = taken
+        if let GrantOutcome::Granted { lapsed_ms, .. } = taken
             && lapsed_ms > 0
         {
             self.shared.counters.leases_lapsed.count();
@@ -246,7 +249,7 @@ impl Session {
         loop {
             let (term, version) = shared.look(|decides| decides.obeyed());
             let wait_ms = u32::try_from(POLL_WAIT.as_millis()).unwrap_or(u32::MAX);
-            let request = v1::DutiesRequest::from(DutiesAsked { member, term, version, wait_ms });
+            let request = v1::DutiesRequest::from(DutiesQuery { member, term, version, wait_ms });
             let begun = Instant::now();
             let timeout = POLL_WAIT + POLL_SLACK;
             let answer =

@@ -4,10 +4,10 @@ use crate::error::Error;
 use crate::kv::Client;
 use crate::routing::owners::OwnersWatch;
 use crate::routing::table::TableCache;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Holds, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, TableId,
-    Version,
+    Epoch, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, TableContent,
+    TableId, Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct RouteChanges {
 /// with rows. Lookups only read memory. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     _guard: Arc<DropGuard>,
     table: Arc<TableCache>,
     changes: watch::Receiver<Version>,
@@ -75,7 +75,7 @@ impl Client {
 
 impl Routes {
     pub(crate) async fn open(
-        shared: Arc<Shared>,
+        shared: Arc<ClientState>,
         guard: Arc<DropGuard>,
         table: &str,
         timeout: Duration,
@@ -121,7 +121,7 @@ impl Routes {
     /// Returns whether the owners are participants, not nodes with rows. Every certificate of the cluster may read
     /// the owners of leases.
     pub fn is_lease(&self) -> bool {
-        self.table.load().table().holds == Holds::Lease
+        self.table.load().table().holds == TableContent::Lease
     }
 
     /// Starts a watch that names the owners to other processes.

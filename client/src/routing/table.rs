@@ -6,14 +6,16 @@ mod fetch;
 mod history;
 
 use self::dropped::says_dropped;
-use self::fetch::{FETCH_TIMEOUT, Fetched, fetch, fetch_any, shuffled};
+use self::fetch::{FETCH_TIMEOUT, ServerAnswer, fetch, fetch_any, shuffled};
 use self::history::History;
 use crate::error::Error;
 use crate::net::retry::Backoff;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use arc_swap::{ArcSwap, Guard};
 use archon_security::is_refused_for_good;
-use archon_types::{ErrorDetail, ErrorKind, GenerationKey, Holds, NodeStatus, PartitionTable, TableDelta, Version};
+use archon_types::{
+    ErrorDetail, ErrorKind, GenerationKey, NodeStatus, PartitionTable, TableContent, TableDelta, Version,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +58,7 @@ pub(crate) struct TableCache {
 
 impl TableCache {
     /// Fetches the whole table, trying every source until one answers. Leaves the last failure in `last`.
-    pub(crate) async fn open(shared: &Shared, name: &str, last: &mut Option<ErrorDetail>) -> Result<Self, Error> {
+    pub(crate) async fn open(shared: &ClientState, name: &str, last: &mut Option<ErrorDetail>) -> Result<Self, Error> {
         archon_types::limits::check_name("table", name).map_err(Error::from)?;
         let mut backoff = Backoff::default();
         loop {
@@ -66,7 +68,7 @@ impl TableCache {
             };
             let fetching = fetch_any(shared, name, Version::ZERO, Version::ZERO, sources);
             let detail = match shared.measures.fetching(fetching).await {
-                Ok(Fetched { delta, generation_key, .. }) => match PartitionTable::from_whole(delta) {
+                Ok(ServerAnswer { delta, generation_key, .. }) => match PartitionTable::from_whole(delta) {
                     Some(table) => {
                         shared.measures.refreshed(table.version());
                         return Ok(Self::new(name, table, generation_key));
@@ -130,7 +132,7 @@ impl TableCache {
     }
 
     /// Fetches newer versions. A failure keeps the cached table: a caller that needs a newer one asks again.
-    async fn refresh(&self, shared: &Shared) {
+    async fn refresh(&self, shared: &ClientState) {
         let hinted = self.hinted.load(Ordering::Relaxed);
         let followed = self.followed.load(Ordering::Relaxed);
         let at_least = if hinted > followed { Version::new(hinted) } else { Version::ZERO };
@@ -156,9 +158,9 @@ impl TableCache {
 
     /// Applies an answer. Returns `false` if the whole table is needed instead: deltas before it are missing, it
     /// belongs to another table, or another history of the cluster is now valid.
-    fn take(&self, shared: &Shared, fetched: Fetched) -> bool {
+    fn take(&self, shared: &ClientState, fetched: ServerAnswer) -> bool {
         let mut key = self.generation_key.lock();
-        let Fetched { delta, generation_key, decides } = fetched;
+        let ServerAnswer { delta, generation_key, decides } = fetched;
         let held = self.current.load_full();
         match History::of((held.version(), *key), (delta.version, generation_key), decides) {
             History::Same => self.merge(shared, &held, delta),
@@ -175,7 +177,7 @@ impl TableCache {
 
     /// Switches to another history of the cluster and drops everything received in the previous one. Returns `false`
     /// if the answer is not a whole table.
-    fn replace(&self, shared: &Shared, held: &PartitionTable, delta: TableDelta) -> bool {
+    fn replace(&self, shared: &ClientState, held: &PartitionTable, delta: TableDelta) -> bool {
         let Some(table) = PartitionTable::from_whole(delta) else { return false };
         let version = table.version();
         tracing::info!(table = self.name, %version, before = %held.version(), "the cluster has begun a new generation");
@@ -190,7 +192,7 @@ impl TableCache {
         true
     }
 
-    fn store(&self, shared: &Shared, table: PartitionTable) {
+    fn store(&self, shared: &ClientState, table: PartitionTable) {
         let version = table.version();
         self.current.store(Arc::new(table));
         self.changed.send_replace(version);
@@ -198,7 +200,7 @@ impl TableCache {
     }
 
     /// Applies a delta. Returns `false` if deltas before it are missing, or it belongs to another table.
-    fn merge(&self, shared: &Shared, held: &PartitionTable, delta: TableDelta) -> bool {
+    fn merge(&self, shared: &ClientState, held: &PartitionTable, delta: TableDelta) -> bool {
         if delta.table.id > held.table().id {
             // Another table has this name: this one has been dropped.
             self.note_dropped(shared);
@@ -231,13 +233,13 @@ impl TableCache {
     /// Returns the servers to ask: the coordinators, live nodes, and the addresses that the caller gave. For lease
     /// tables only the coordinators: nodes do not learn the owners of leases, and the owners are other kinds of
     /// services. A client that contacts only its endpoints asks those.
-    fn sources(&self, shared: &Shared) -> Vec<String> {
+    fn sources(&self, shared: &ClientState) -> Vec<String> {
         if let Some(via) = &shared.via {
             return shuffled(via.endpoints().to_vec(), Vec::new());
         }
         let table = self.load();
         let coordinators = shared.coordinators();
-        if table.table().holds == Holds::Lease && !coordinators.is_empty() {
+        if table.table().holds == TableContent::Lease && !coordinators.is_empty() {
             return shuffled(coordinators.to_vec(), Vec::new());
         }
         let nodes = table.nodes().filter(|node| node.status == NodeStatus::Alive).map(|node| node.address.clone());
@@ -249,7 +251,7 @@ impl TableCache {
 
     /// Runs the background task: a long poll for newer versions, interrupted by hints. Ends when the client stops, or
     /// the table is dropped.
-    pub(crate) async fn keep_fresh(self: Arc<Self>, shared: Arc<Shared>) {
+    pub(crate) async fn keep_fresh(self: Arc<Self>, shared: Arc<ClientState>) {
         let mut backoff = Backoff::default();
         while !self.is_dropped() {
             let pause = tokio::select! {
@@ -282,7 +284,7 @@ impl TableCache {
 
     /// Runs one long poll at a source chosen at random. Returns the minimum pause before the next one if this one
     /// failed, or if a server without support for long polls answered immediately.
-    async fn poll(&self, shared: &Shared) -> Option<Duration> {
+    async fn poll(&self, shared: &ClientState) -> Option<Duration> {
         let Some(source) = self.sources(shared).into_iter().next() else { return Some(Duration::ZERO) };
         let (since, began) = (self.load().version(), Instant::now());
         let fetched = fetch(shared, &source, &self.name, since, POLL_WAIT, POLL_WAIT + POLL_SLACK).await;

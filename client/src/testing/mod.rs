@@ -7,11 +7,11 @@
 //! archonkv-client = { path = "../archon/client", features = ["testing"] }
 //! ```
 
-mod reported;
+mod participant_report;
 mod script;
 mod service;
 
-pub use reported::{NotReported, Reported};
+pub use participant_report::{ParticipantReport, ReportTimeout};
 
 use self::script::Script;
 use self::service::Service;
@@ -47,8 +47,8 @@ use tonic::service::Routes;
 /// plans and orders.
 ///
 /// ```
-/// use archon_client::testing::{FakeCoordinator, Reported};
-/// use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
+/// use archon_client::testing::{FakeCoordinator, ParticipantReport};
+/// use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, ReleaseCause};
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
 ///
@@ -61,7 +61,7 @@ use tonic::service::Routes;
 ///         self.0.lock().unwrap().push(grant.partition());
 ///         Ok(())
 ///     }
-///     async fn release(&self, grant: Grant, _: Why) {
+///     async fn release(&self, grant: Grant, _: ReleaseCause) {
 ///         self.0.lock().unwrap().retain(|partition| *partition != grant.partition());
 ///     }
 ///     fn lost(&self, partition: PartitionId, _: Epoch) {
@@ -78,7 +78,7 @@ use tonic::service::Routes;
 ///
 ///     let partition = coordinator.partition("carts", 3);
 ///     let epoch = coordinator.grant("w1", partition);
-///     let acquired = Reported::Acquired { participant: "w1".into(), partition, epoch };
+///     let acquired = ParticipantReport::Acquired { participant: "w1".into(), partition, epoch };
 ///     coordinator.wait_for(Duration::from_secs(5), |reported| reported.contains(&acquired)).await?;
 ///     assert_eq!(*carts.0.lock().unwrap(), [partition]);
 ///
@@ -94,17 +94,17 @@ use tonic::service::Routes;
 /// It runs on its own thread until it is dropped, so it answers even while a service blocks its runtime.
 pub struct FakeCoordinator {
     server: FakeServer,
-    shared: Arc<Shared>,
+    shared: Arc<FakeState>,
 }
 
 /// State shared by the thread and the handle.
-struct Shared {
+struct FakeState {
     script: Mutex<Script>,
     /// Incremented with each change of the script.
     changed: watch::Sender<u64>,
 }
 
-impl Shared {
+impl FakeState {
     /// Changes the script, and wakes all tasks that wait for a change.
     fn change<T>(&self, change: impl FnOnce(&mut Script) -> T) -> T {
         let result = change(&mut self.script.lock());
@@ -119,7 +119,7 @@ impl FakeCoordinator {
     /// # Errors
     /// If it cannot listen, or cannot start a thread.
     pub async fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared { script: Mutex::default(), changed: watch::Sender::new(0) });
+        let shared = Arc::new(FakeState { script: Mutex::default(), changed: watch::Sender::new(0) });
         let service = Service::new(Arc::clone(&shared));
         let routes = Routes::new(SessionServer::new(service.clone()));
         let streams = move |kind, reader, writer| service.clone().stream(kind, reader, writer);
@@ -213,15 +213,19 @@ impl FakeCoordinator {
     }
 
     /// Returns all reports of participants, in the order of arrival; a repeated report appears twice.
-    pub fn reported(&self) -> Vec<Reported> {
+    pub fn reported(&self) -> Vec<ParticipantReport> {
         self.shared.script.lock().reported.clone()
     }
 
     /// Waits until the reports satisfy `wanted`.
     ///
     /// # Errors
-    /// [`NotReported`] with all reports, if they do not satisfy it within this time.
-    pub async fn wait_for(&self, within: Duration, wanted: impl Fn(&[Reported]) -> bool) -> Result<(), NotReported> {
+    /// [`ReportTimeout`] with all reports, if they do not satisfy it within this time.
+    pub async fn wait_for(
+        &self,
+        within: Duration,
+        wanted: impl Fn(&[ParticipantReport]) -> bool,
+    ) -> Result<(), ReportTimeout> {
         let mut changed = self.shared.changed.subscribe();
         let reached = async {
             while !wanted(&self.shared.script.lock().reported) {
@@ -230,7 +234,7 @@ impl FakeCoordinator {
             }
         };
         let reached = tokio::time::timeout(within, reached).await;
-        reached.map_err(|_| NotReported { within, reported: self.reported() })
+        reached.map_err(|_| ReportTimeout { within, reported: self.reported() })
     }
 }
 

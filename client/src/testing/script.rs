@@ -1,9 +1,9 @@
 //! State and decisions of a fake coordinator: no network, no clock.
 
-use super::reported::Reported;
-use archon_proto::convert::members::beats::{Beat, Granted};
-use archon_proto::convert::members::duties::{Duties, DutiesAsked};
-use archon_proto::convert::members::session::{Member, Registered, Registration};
+use super::participant_report::ParticipantReport;
+use archon_proto::convert::members::beats::{Beat, LeaseGrant};
+use archon_proto::convert::members::duties::{Duties, DutiesQuery};
+use archon_proto::convert::members::session::{Member, Registration, RegistrationResult};
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, GenerationKey, Incarnation, KeyRange, LeaseTiming,
     NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, Register, ReplicaState, Report, Settings,
@@ -70,7 +70,7 @@ pub(super) struct Script {
     /// Partitions that no lease includes until their end is reported.
     withdrawn: BTreeMap<(NodeId, PartitionId), Epoch>,
     version: u64,
-    pub(super) reported: Vec<Reported>,
+    pub(super) reported: Vec<ParticipantReport>,
 }
 
 impl Default for Script {
@@ -178,7 +178,7 @@ impl Script {
         Some((known.name.clone(), row.epoch))
     }
 
-    pub(super) fn register(&mut self, registration: Registration) -> Result<Registered, ErrorDetail> {
+    pub(super) fn register(&mut self, registration: Registration) -> Result<RegistrationResult, ErrorDetail> {
         let Register { name: participant, storage, boot, last_incarnation, participant: served, .. } =
             registration.register;
         let Some(served) = served else {
@@ -186,7 +186,7 @@ impl Script {
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
         };
         if let Some(detail) = self.behaviour(&participant).refused.clone() {
-            self.reported.push(Reported::Refused { participant });
+            self.reported.push(ParticipantReport::Refused { participant });
             return Err(detail);
         }
         let timing = served.timing.unwrap_or_default();
@@ -225,23 +225,23 @@ impl Script {
             }
         }
         self.news(node);
-        self.reported.push(Reported::Registered { participant });
+        self.reported.push(ParticipantReport::Registered { participant });
         Ok(self.registered(node, incarnation, timing))
     }
 
-    pub(super) fn heartbeat(&mut self, member: &Member, beat: &Beat) -> Result<Granted, ErrorDetail> {
+    pub(super) fn heartbeat(&mut self, member: &Member, beat: &Beat) -> Result<LeaseGrant, ErrorDetail> {
         let known = self.alive(member)?;
         let lease_ms = known.timing.lease_ms;
         if beat.stopping && !std::mem::replace(&mut known.stopping, true) {
             let participant = known.name.clone();
-            self.reported.push(Reported::Stopping { participant });
+            self.reported.push(ParticipantReport::Stopping { participant });
         }
         let withdrawn = self.withdrawn.iter().filter(|((of, _), _)| *of == member.node);
-        Ok(Granted { lease_ms, withdrawn: withdrawn.map(|((_, partition), epoch)| (*partition, *epoch)).collect() })
+        Ok(LeaseGrant { lease_ms, withdrawn: withdrawn.map(|((_, partition), epoch)| (*partition, *epoch)).collect() })
     }
 
     /// Returns the answer to a poll, if there is one now.
-    pub(super) fn poll(&mut self, asked: &DutiesAsked, coordinators: &[String]) -> Result<Option<Duties>, ErrorDetail> {
+    pub(super) fn poll(&mut self, asked: &DutiesQuery, coordinators: &[String]) -> Result<Option<Duties>, ErrorDetail> {
         let node = asked.member.node;
         let known = self.alive(&asked.member)?;
         if let Some(again) = known.again.pop_front() {
@@ -278,9 +278,9 @@ impl Script {
         let participant = known.name.clone();
         let ends = matches!(report.fact, Fact::Released | Fact::Declined);
         self.reported.push(match &report.fact {
-            Fact::Online => Reported::Acquired { participant, partition, epoch },
-            Fact::Released => Reported::Released { participant, partition, epoch },
-            Fact::Declined => Reported::Declined { participant, partition, epoch },
+            Fact::Online => ParticipantReport::Acquired { participant, partition, epoch },
+            Fact::Released => ParticipantReport::Released { participant, partition, epoch },
+            Fact::Declined => ParticipantReport::Declined { participant, partition, epoch },
             other => {
                 let message = format!("the fake coordinator gave no cause for {other:?}");
                 return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
@@ -319,14 +319,14 @@ impl Script {
         if let Some(known) = self.known.get_mut(&member.node) {
             known.ended = true;
         }
-        self.reported.push(Reported::Left { participant });
+        self.reported.push(ParticipantReport::Left { participant });
         Ok(())
     }
 
-    fn registered(&self, node: NodeId, incarnation: Incarnation, timing: LeaseTiming) -> Registered {
+    fn registered(&self, node: NodeId, incarnation: Incarnation, timing: LeaseTiming) -> RegistrationResult {
         let settings = Settings { timing, ..Settings::default() };
         let generation_key = GenerationKey::NIL;
-        Registered { cluster: self.cluster, node, generation_key, incarnation, protocol: 1, settings }
+        RegistrationResult { cluster: self.cluster, node, generation_key, incarnation, protocol: 1, settings }
     }
 
     fn named(&self, participant: &str) -> Option<NodeId> {

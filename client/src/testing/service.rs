@@ -1,12 +1,12 @@
 //! Network interface of a fake coordinator.
 
-use super::Shared;
+use super::FakeState;
 use super::script::Behaviour;
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_proto::convert::ConvertError;
 use archon_proto::convert::error::status_of;
-use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Judged};
-use archon_proto::convert::members::duties::{Duties, DutiesAsked};
+use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, HeartbeatAnswers};
+use archon_proto::convert::members::duties::{Duties, DutiesQuery};
 use archon_proto::convert::members::report::{Outcomes, Reports};
 use archon_proto::convert::members::session::{Member, Registration};
 use archon_proto::v1;
@@ -20,11 +20,11 @@ use tonic::{Request, Response, Status};
 /// Service of the coordinator.
 #[derive(Clone)]
 pub(super) struct Service {
-    shared: Arc<Shared>,
+    shared: Arc<FakeState>,
 }
 
 impl Service {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+    pub(super) const fn new(shared: Arc<FakeState>) -> Self {
         Self { shared }
     }
 
@@ -72,14 +72,14 @@ impl Service {
             let replication_timeout_ms = Settings::default().replication_timeout_ms;
             let now =
                 ClusterNow { replication_timeout_ms, protocol: PROTOCOL_FIRST, term: 1, relays: 0, door_every_ms: 0 };
-            let outcome = Ok(Judged::new(answers, now));
+            let outcome = Ok(HeartbeatAnswers::new(answers, now));
             writer.push(&v1::BeatAnswers::from(BeatAnswers::new(batch, outcome)));
             writer.flush().await?;
         }
     }
 
     /// Waits for new duties for the time that the member requested.
-    async fn poll(&self, asked: &DutiesAsked) -> Result<Duties, ErrorDetail> {
+    async fn poll(&self, asked: &DutiesQuery) -> Result<Duties, ErrorDetail> {
         let mut changed = self.shared.changed.subscribe();
         let until = Instant::now() + Duration::from_millis(asked.wait_ms.into());
         loop {
@@ -87,7 +87,7 @@ impl Service {
                 return Ok(duties);
             }
             if timeout_at(until, changed.changed()).await.is_err() {
-                let DutiesAsked { term, version, .. } = *asked;
+                let DutiesQuery { term, version, .. } = *asked;
                 return Ok(Duties {
                     term,
                     version,
@@ -138,7 +138,7 @@ impl Session for Service {
     }
 
     async fn duties(&self, request: Request<v1::DutiesRequest>) -> Result<Response<v1::DutiesResponse>, Status> {
-        let asked = DutiesAsked::try_from(request.into_inner()).map_err(malformed)?;
+        let asked = DutiesQuery::try_from(request.into_inner()).map_err(malformed)?;
         self.behaviour(&asked.member).await;
         let duties = self.poll(&asked).await.map_err(refuse)?;
         self.answer_later(&asked.member).await;

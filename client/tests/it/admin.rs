@@ -2,12 +2,13 @@
 
 use crate::support::{CLUSTER, FakeCluster};
 use archon_client::{
-    Admin, Error, ErrorDetail, ErrorKind, Move, MoveCode, MoveKind, NodeGoal, NodeStatus, Plan, Subject, Version, Word,
+    Admin, Error, ErrorDetail, ErrorKind, Move, MoveCode, MoveKind, NodeGoal, NodeStatus, OpenEnum, Plan, Subject,
+    Version,
 };
 use archon_documents::Method;
 use archon_frames::testing::FakeServer;
 use archon_proto::convert::error::status_of;
-use archon_proto::documents::{AnswerDocuments, Answering, DocumentService};
+use archon_proto::documents::{AnswerDocuments, AnswerFuture, DocumentService};
 use archon_proto::v1::{self, admin_server};
 use archon_types::{NodeId, TableId};
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ fn plan() -> Value {
 
 /// Answers as one that has learned more words.
 impl AnswerDocuments for Service {
-    fn answer(self: Arc<Self>, method: &'static Method, request: Request<v1::AdminRequest>) -> Answering {
+    fn answer(self: Arc<Self>, method: &'static Method, request: Request<v1::AdminRequest>) -> AnswerFuture {
         Box::pin(async move {
             let request = request.into_inner();
             let asked: Value = serde_json::from_slice(&request.document).unwrap();
@@ -191,7 +192,7 @@ async fn unknown_words_of_newer_coordinator_are_shown_unchanged() {
     let leader = FakeCoordinator::start(Role::Leads);
     let admin = admin(&[&leader.address], 5_000);
     let status = admin.status().await.unwrap();
-    assert_eq!(status.coordinators[0].role, Word::Unknown("witness".to_owned()));
+    assert_eq!(status.coordinators[0].role, OpenEnum::Unknown("witness".to_owned()));
     assert_eq!((status.reasons[0].code.as_str(), &status.reasons[0].subject), ("region_away", &Subject::Unknown));
     let json = serde_json::to_value(&status.reasons[0]).unwrap();
     assert_eq!((&json["code"], &json["subject"]["kind"]), (&"region_away".into(), &"unknown".into()));
@@ -316,7 +317,7 @@ async fn retry_of_plan_repeats_request_and_bad_plans_are_rejected() {
     let asked = leader.asked();
     // So is a plan with a value that this program does not know.
     let mut newer = plan;
-    newer.moves[0].kind = Word::read("witness");
+    newer.moves[0].kind = OpenEnum::read("witness");
     assert!(matches!(admin.apply(&newer).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(admin.apply(&damaged).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(admin.create_table("a b", 1, 1).await, Err(Error::InvalidArgument { .. })));

@@ -1,7 +1,7 @@
 //! Addresses of other services than the client expects: it fails immediately, with an understandable error.
 
 use archon_client::{Admin, Client, Error, ErrorDetail, ErrorKind};
-use archon_proto::guarded::turn_away;
+use archon_proto::guarded_connection::turn_away;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::{TcpListener, TcpStream};

@@ -1,8 +1,8 @@
 //! Services against a fake coordinator: lost, late and repeated answers.
 
-use crate::service::{SOON, Service, Told, wait};
-use archon_client::testing::{FakeCoordinator, Reported};
-use archon_client::{Epoch, ErrorKind, Participant, ParticipantBuilder, PartitionId, Why};
+use crate::service::{CallbackEvent, SOON, Service, wait};
+use archon_client::testing::{FakeCoordinator, ParticipantReport};
+use archon_client::{Epoch, ErrorKind, Participant, ParticipantBuilder, PartitionId, ReleaseCause};
 use futures::future::poll_immediate;
 use std::time::{Duration, Instant};
 
@@ -17,15 +17,15 @@ async fn start(coordinator: &FakeCoordinator, name: &str, service: &Service) -> 
     builder(coordinator, name).start(service.clone()).await.unwrap()
 }
 
-fn acquired(participant: &str, partition: PartitionId, epoch: Epoch) -> Reported {
-    Reported::Acquired { participant: participant.into(), partition, epoch }
+fn acquired(participant: &str, partition: PartitionId, epoch: Epoch) -> ParticipantReport {
+    ParticipantReport::Acquired { participant: participant.into(), partition, epoch }
 }
 
-fn released(participant: &str, partition: PartitionId, epoch: Epoch) -> Reported {
-    Reported::Released { participant: participant.into(), partition, epoch }
+fn released(participant: &str, partition: PartitionId, epoch: Epoch) -> ParticipantReport {
+    ParticipantReport::Released { participant: participant.into(), partition, epoch }
 }
 
-async fn reported(coordinator: &FakeCoordinator, what: Reported) {
+async fn reported(coordinator: &FakeCoordinator, what: ParticipantReport) {
     coordinator.wait_for(SOON, |reported| reported.contains(&what)).await.unwrap();
 }
 
@@ -52,14 +52,16 @@ async fn withdrawn_partition_is_lost_and_returns_in_higher_epoch() {
     let (_, second) = owning(&coordinator, "athens", 3).await;
     assert!(second > first);
     let told = [
-        Told::Acquired(coordinator.partition("jobs", 3), first),
-        Told::Lost(coordinator.partition("jobs", 3), first),
-        Told::Acquired(coordinator.partition("jobs", 3), second),
+        CallbackEvent::Acquired(coordinator.partition("jobs", 3), first),
+        CallbackEvent::Lost(coordinator.partition("jobs", 3), first),
+        CallbackEvent::Acquired(coordinator.partition("jobs", 3), second),
     ];
     assert_eq!(*service.told.lock(), told, "of one partition everything comes in order");
     coordinator.end_life("athens");
-    wait("all to be lost", || service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 3), second)) == 1)
-        .await;
+    wait("all to be lost", || {
+        service.count(|told| *told == CallbackEvent::Lost(coordinator.partition("jobs", 3), second)) == 1
+    })
+    .await;
     wait("a new life", || athens.stats().registrations == 2).await;
     assert!(athens.owned().is_empty());
 }
@@ -88,10 +90,12 @@ async fn partition_lost_during_release_is_not_released() {
     wait("the release to begin", || athens.have_partition(partition).is_none()).await;
     assert_eq!(grant.check(), Ok(epoch), "it still owns it");
     coordinator.withdraw(partition);
-    wait("it to be lost", || service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 0), epoch)) == 1)
-        .await;
+    wait("it to be lost", || {
+        service.count(|told| *told == CallbackEvent::Lost(coordinator.partition("jobs", 0), epoch)) == 1
+    })
+    .await;
     assert!(grant.check().is_err());
-    assert_eq!(service.count(|told| matches!(told, Told::Released(..))), 0);
+    assert_eq!(service.count(|told| matches!(told, CallbackEvent::Released(..))), 0);
 }
 
 #[tokio::test]
@@ -110,19 +114,22 @@ async fn partition_is_handed_over_and_back() {
     let (owner, after) = coordinator.owner(partition).unwrap();
     assert!(owner == "athens" && after > before, "{owner} in {after}");
     assert_eq!(
-        second.count(|told| matches!(told, Told::Released(PartitionId { index: 1, .. }, _, Why::HandedOver))),
+        second.count(|told| matches!(
+            told,
+            CallbackEvent::Released(PartitionId { index: 1, .. }, _, ReleaseCause::HandedOver)
+        )),
         1
     );
     assert!(athens.drop_partition(partition).await);
-    let dropped = Reported::Declined { participant: "athens".into(), partition, epoch: after };
+    let dropped = ParticipantReport::Declined { participant: "athens".into(), partition, epoch: after };
     assert!(coordinator.reported().contains(&dropped) && coordinator.owner(partition).is_none());
     let again = coordinator.grant("byzantium", partition);
     reported(&coordinator, acquired("byzantium", partition, again)).await;
     assert!(byzantium.stop(SOON).await, "everything was released");
     let tail = [
-        Reported::Stopping { participant: "byzantium".into() },
+        ParticipantReport::Stopping { participant: "byzantium".into() },
         released("byzantium", partition, again),
-        Reported::Left { participant: "byzantium".into() },
+        ParticipantReport::Left { participant: "byzantium".into() },
     ];
     assert!(coordinator.reported().ends_with(&tail), "{:?}", coordinator.reported());
 }
@@ -139,7 +146,7 @@ async fn stop_releases_before_and_reports_after_it_is_known() {
     let mut stopping = Box::pin(athens.stop(SOON));
     // Its timers do not run, so it does not give up waiting.
     assert!(poll_immediate(&mut stopping).await.is_none());
-    let gone = Told::Released(partition, epoch, Why::Stopped);
+    let gone = CallbackEvent::Released(partition, epoch, ReleaseCause::Stopped);
     wait("the release", || service.count(|told| *told == gone) == 1).await;
     let is_reported = || coordinator.reported().contains(&released("athens", partition, epoch));
     assert!(!is_reported(), "the partition would be given back");
@@ -166,7 +173,7 @@ async fn silenced_participant_loses_all_until_it_is_answered() {
     .await;
     assert!(last_valid <= LEASE, "{last_valid:?}");
     wait("the service to be told", || {
-        service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 2), epoch)) == 1
+        service.count(|told| *told == CallbackEvent::Lost(coordinator.partition("jobs", 2), epoch)) == 1
     })
     .await;
     coordinator.answer("athens");
@@ -174,9 +181,9 @@ async fn silenced_participant_loses_all_until_it_is_answered() {
     wait("it to be owned again", || athens.have_partition(partition).is_some()).await;
     assert!(grant.check().is_err() && athens.have_partition(partition).unwrap().check() == Ok(epoch));
     let told = [
-        Told::Acquired(coordinator.partition("jobs", 2), epoch),
-        Told::Lost(coordinator.partition("jobs", 2), epoch),
-        Told::Acquired(coordinator.partition("jobs", 2), epoch),
+        CallbackEvent::Acquired(coordinator.partition("jobs", 2), epoch),
+        CallbackEvent::Lost(coordinator.partition("jobs", 2), epoch),
+        CallbackEvent::Acquired(coordinator.partition("jobs", 2), epoch),
     ];
     assert_eq!(*service.told.lock(), told);
 }
@@ -194,7 +201,7 @@ async fn late_answers_shorten_leases_or_grant_nothing() {
     coordinator.delay("athens", LEASE);
     wait("the end of the lease", || athens.have_partition(partition).is_none()).await;
     wait("the service to be told", || {
-        service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 0), epoch)) == 1
+        service.count(|told| *told == CallbackEvent::Lost(coordinator.partition("jobs", 0), epoch)) == 1
     })
     .await;
 }
@@ -206,7 +213,8 @@ async fn repeated_duties_apply_once_and_lost_reports_are_resent() {
     let athens = start(&coordinator, "athens", &service).await;
     coordinator.lose_answers("athens", 2);
     let (partition, epoch) = owning(&coordinator, "athens", 5).await;
-    let times = |what: Reported| coordinator.reported().into_iter().filter(|reported| *reported == what).count();
+    let times =
+        |what: ParticipantReport| coordinator.reported().into_iter().filter(|reported| *reported == what).count();
     wait("it to be told again", || times(acquired("athens", partition, epoch)) == 3).await;
     for round in 1..=3 {
         let (other, of) = owning(&coordinator, "athens", 6).await;
@@ -215,18 +223,20 @@ async fn repeated_duties_apply_once_and_lost_reports_are_resent() {
         owning(&coordinator, "athens", 6 + round).await;
         assert_eq!(athens.have_partition(other).unwrap().check(), Ok(of));
         assert_eq!(
-            service.count(|told| matches!(told, Told::Acquired(PartitionId { index: 6, .. }, _))),
+            service.count(|told| matches!(told, CallbackEvent::Acquired(PartitionId { index: 6, .. }, _))),
             round as usize
         );
         assert!(coordinator.withdraw(other));
         reported(&coordinator, released("athens", other, of)).await;
         // The service learns of it separately.
-        wait("it to be lost", || service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 6), of)) == 1)
-            .await;
+        wait("it to be lost", || {
+            service.count(|told| *told == CallbackEvent::Lost(coordinator.partition("jobs", 6), of)) == 1
+        })
+        .await;
     }
     assert_eq!(athens.have_partition(partition).unwrap().check(), Ok(epoch));
-    assert_eq!(service.count(|told| matches!(told, Told::Acquired(PartitionId { index: 5, .. }, _))), 1);
-    assert_eq!(service.count(|told| matches!(told, Told::Lost(..))), 3);
+    assert_eq!(service.count(|told| matches!(told, CallbackEvent::Acquired(PartitionId { index: 5, .. }, _))), 1);
+    assert_eq!(service.count(|told| matches!(told, CallbackEvent::Lost(..))), 3);
 }
 
 #[tokio::test]
@@ -237,8 +247,8 @@ async fn registration_is_rejected_finally_or_temporarily() {
     assert!(refused.kind() == ErrorKind::Refused && refused.to_string().contains("not for you"), "{refused}");
     coordinator.refuse("byzantium", ErrorKind::NoQuorum, "later");
     let starting = tokio::spawn(builder(&coordinator, "byzantium").start(Service::default()));
-    let refusals = |reported: &[Reported]| {
-        let refused = Reported::Refused { participant: "byzantium".into() };
+    let refusals = |reported: &[ParticipantReport]| {
+        let refused = ParticipantReport::Refused { participant: "byzantium".into() };
         reported.iter().filter(|reported| **reported == refused).count()
     };
     coordinator.wait_for(SOON, |reported| refusals(reported) >= 2).await.unwrap();
@@ -259,7 +269,7 @@ async fn older_of_two_processes_of_one_name_is_rejected() {
     let refused = tokio::time::timeout(SOON, older.failed()).await.unwrap();
     assert!(refused.kind() == ErrorKind::Refused, "{refused}");
     wait("everything to be lost", || {
-        first.count(|told| *told == Told::Lost(coordinator.partition("jobs", 0), epoch)) == 1
+        first.count(|told| *told == CallbackEvent::Lost(coordinator.partition("jobs", 0), epoch)) == 1
     })
     .await;
     assert!(newer.owned().is_empty());

@@ -1,8 +1,10 @@
 //! Losses that reach the service later than the participant.
 
-use crate::service::{SOON, Service, Told, wait};
-use archon_client::testing::{FakeCoordinator, Reported};
-use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, ParticipantBuilder, PartitionId, Why};
+use crate::service::{CallbackEvent, SOON, Service, wait};
+use archon_client::testing::{FakeCoordinator, ParticipantReport};
+use archon_client::{
+    AcquireError, Callbacks, Epoch, Grant, Participant, ParticipantBuilder, PartitionId, ReleaseCause,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,18 +33,18 @@ async fn heartbeats(participant: &Participant) {
 }
 
 /// A service with releases that keep their thread until the gate opens, so that they cannot be cancelled.
-struct Blocking {
+struct BlockingService {
     entered: Sender<()>,
     gate: Mutex<Receiver<()>>,
     lost: Arc<Mutex<Vec<PartitionId>>>,
 }
 
-impl Callbacks for Blocking {
+impl Callbacks for BlockingService {
     async fn acquire(&self, _: Grant) -> Result<(), AcquireError> {
         Ok(())
     }
 
-    async fn release(&self, _: Grant, _: Why) {
+    async fn release(&self, _: Grant, _: ReleaseCause) {
         let _ = self.entered.send(());
         let _ = self.gate.lock().recv();
     }
@@ -58,7 +60,7 @@ async fn undelivered_loss_permits_nothing_and_holds_reports() {
     let (entered, enters) = channel();
     let (open, gate) = channel();
     let lost = Arc::new(Mutex::new(Vec::new()));
-    let service = Blocking { entered, gate: Mutex::new(gate), lost: Arc::clone(&lost) };
+    let service = BlockingService { entered, gate: Mutex::new(gate), lost: Arc::clone(&lost) };
     let athens = builder(&coordinator).start(service).await.unwrap();
     let (grant, other) = (owning(&coordinator, &athens, 3).await, owning(&coordinator, &athens, 4).await);
     assert!(!grant.lease_left().is_zero() && !grant.valid_for().is_zero());
@@ -71,8 +73,10 @@ async fn undelivered_loss_permits_nothing_and_holds_reports() {
     assert_eq!((grant.lease_left(), grant.valid_for()), (Duration::ZERO, Duration::ZERO));
     assert_eq!(other.lease_left(), Duration::ZERO, "a permission for all partitions would cover the lost one");
     assert!(other.check().is_ok() && !other.valid_for().is_zero(), "the other one is owned");
-    let released = |reported: &[Reported]| {
-        reported.iter().any(|of| matches!(of, Reported::Released { partition, .. } if *partition == grant.partition()))
+    let released = |reported: &[ParticipantReport]| {
+        reported
+            .iter()
+            .any(|of| matches!(of, ParticipantReport::Released { partition, .. } if *partition == grant.partition()))
     };
     let opened = Instant::now();
     assert!(!released(&coordinator.reported()));
@@ -94,9 +98,9 @@ async fn participant_leaves_after_the_delay_of_a_loss() {
         let withdrawn = Instant::now();
         // The duties still name it, so there is nothing to report.
         assert!(coordinator.withdraw_by_heartbeat(grant.partition()));
-        wait("the loss", || service.count(|told| matches!(told, Told::Lost(..))) == 1).await;
+        wait("the loss", || service.count(|told| matches!(told, CallbackEvent::Lost(..))) == 1).await;
         assert_eq!(athens.stop(within).await, in_time);
-        let left = coordinator.reported().iter().any(|of| matches!(of, Reported::Left { .. }));
+        let left = coordinator.reported().iter().any(|of| matches!(of, ParticipantReport::Left { .. }));
         assert_eq!(left, in_time, "the service may act until the delay has ended");
         assert!(!left || withdrawn.elapsed() >= DELAY, "left after {:?}", withdrawn.elapsed());
     }

@@ -1,7 +1,7 @@
 //! Services that own partitions, with coordinators in this process.
 
-use crate::service::{SOON, Service, Told, wait};
-use archon_client::{Admin, Client, ErrorKind, Grant, Participant, PartitionId, ServiceLoad, Why};
+use crate::service::{CallbackEvent, SOON, Service, wait};
+use archon_client::{Admin, Client, ErrorKind, Grant, Participant, PartitionId, ReleaseCause, ServiceLoad};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_types::{ProtocolRange, Settings, TableId};
 use std::collections::BTreeMap;
@@ -85,23 +85,23 @@ async fn services_hand_over_when_others_register_or_stop() {
     wait("all partitions", || athens.owned().len() == PARTITIONS as usize).await;
     let byzantium = start(&quorum, "byzantium", &second).await;
     wait("halves", || athens.owned().len() == 3 && byzantium.owned().len() == 3).await;
-    assert_eq!(first.count(|told| matches!(told, Told::Released(_, _, Why::HandedOver))), 3);
+    assert_eq!(first.count(|told| matches!(told, CallbackEvent::Released(_, _, ReleaseCause::HandedOver))), 3);
     let taken: Vec<Grant> = byzantium.owned();
     let partition = taken[0].partition();
     assert!(athens.have_partition(partition).is_none());
     let epoch = byzantium.have_partition(partition).unwrap().check().unwrap();
     let before = first.told.lock().iter().find_map(|told| match told {
-        Told::Acquired(of, epoch) if *of == partition => Some(*epoch),
+        CallbackEvent::Acquired(of, epoch) if *of == partition => Some(*epoch),
         _ => None,
     });
     assert!(before.unwrap() < epoch, "the fencing token has risen");
     assert!(byzantium.stop(Duration::from_secs(10)).await, "everything was released");
-    assert_eq!(second.count(|told| matches!(told, Told::Released(_, _, Why::Stopped))), 3);
+    assert_eq!(second.count(|told| matches!(told, CallbackEvent::Released(_, _, ReleaseCause::Stopped))), 3);
     assert!(taken.iter().all(|grant| grant.check().is_err()), "a grant does not outlive its participant");
     wait("all partitions again", || athens.owned().len() == PARTITIONS as usize).await;
-    assert_eq!(first.count(|told| matches!(told, Told::Lost(..))), 0);
+    assert_eq!(first.count(|told| matches!(told, CallbackEvent::Lost(..))), 0);
     assert!(athens.stop(Duration::from_secs(10)).await);
-    assert_eq!(first.count(|told| matches!(told, Told::Released(..))), PARTITIONS as usize + 3);
+    assert_eq!(first.count(|told| matches!(told, CallbackEvent::Released(..))), PARTITIONS as usize + 3);
     quorum.stop().await;
 }
 
@@ -125,8 +125,8 @@ async fn expired_lease_loses_all_and_releases_nothing() {
     assert!(last_valid <= LEASE, "{last_valid:?}");
     wait("nothing to be owned", || athens.owned().is_empty()).await;
     assert!(owned.iter().all(|grant| grant.check().is_err()));
-    wait("the service to be told", || service.count(|told| matches!(told, Told::Lost(..))) == 6).await;
-    assert_eq!(service.count(|told| matches!(told, Told::Released(..))), 0);
+    wait("the service to be told", || service.count(|told| matches!(told, CallbackEvent::Lost(..))) == 6).await;
+    assert_eq!(service.count(|told| matches!(told, CallbackEvent::Released(..))), 0);
     assert_eq!(athens.stats().losses, 6);
     assert!(athens.stop(Duration::from_secs(2)).await, "there is nothing to release");
 }
@@ -144,7 +144,7 @@ async fn declined_partitions_go_to_another_participant() {
     let dropped = athens.owned()[0].clone();
     assert!(athens.drop_partition(dropped.partition()).await);
     assert!(dropped.check().is_err() && athens.have_partition(dropped.partition()).is_none());
-    assert_eq!(first.count(|told| matches!(told, Told::Released(_, _, Why::Declined))), 1);
+    assert_eq!(first.count(|told| matches!(told, CallbackEvent::Released(_, _, ReleaseCause::Declined))), 1);
     wait("the other one to have it", || byzantium.have_partition(dropped.partition()).is_some()).await;
     assert!(!athens.drop_partition(dropped.partition()).await, "it is not ours any more");
     assert!(athens.stop(Duration::from_secs(10)).await && byzantium.stop(Duration::from_secs(10)).await);
@@ -177,7 +177,7 @@ async fn participant_serves_several_tables_independently() {
     // Loss: the other participant dies, and the one of both tables takes over.
     drop(byzantium);
     wait("the mail again", || count(&athens) == (6, 4)).await;
-    assert_eq!(other.count(|told| matches!(told, Told::Lost(of, _) if of.table == mail)), 2);
+    assert_eq!(other.count(|told| matches!(told, CallbackEvent::Lost(of, _) if of.table == mail)), 2);
 
     // End: one of the tables is dropped.
     admin.drop_table("mail", mail.get()).await.unwrap();
@@ -187,9 +187,9 @@ async fn participant_serves_several_tables_independently() {
         jobs.iter().all(|grant| grant.check().is_ok()),
         "the other table went through all that in its first epochs"
     );
-    let ended = |told: &Told| match told {
-        Told::Acquired(..) => false,
-        Told::Released(of, ..) | Told::Lost(of, _) => of.table != mail,
+    let ended = |told: &CallbackEvent| match told {
+        CallbackEvent::Acquired(..) => false,
+        CallbackEvent::Released(of, ..) | CallbackEvent::Lost(of, _) => of.table != mail,
     };
     assert_eq!(service.count(ended), 0, "{:?}", service.told.lock());
     assert!(athens.stop(Duration::from_secs(10)).await);
@@ -205,7 +205,7 @@ async fn dropped_participant_loses_all_and_others_take_over() {
     wait("all partitions", || athens.owned().len() == PARTITIONS as usize).await;
     let owned = athens.owned();
     drop(athens);
-    wait("the service to be told", || service.count(|told| matches!(told, Told::Lost(..))) == 6).await;
+    wait("the service to be told", || service.count(|told| matches!(told, CallbackEvent::Lost(..))) == 6).await;
     assert!(owned.iter().all(|grant| grant.check().is_err()));
     let byzantium = start(&quorum, "byzantium", &service.beside()).await;
     wait("all partitions", || byzantium.owned().len() == PARTITIONS as usize).await;
@@ -226,7 +226,7 @@ async fn participant_outlives_the_leading_coordinator() {
         assert_eq!(athens.owned().len(), PARTITIONS as usize, "after {:?}", begun.elapsed());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(service.count(|told| matches!(told, Told::Lost(..))), 0);
+    assert_eq!(service.count(|told| matches!(told, CallbackEvent::Lost(..))), 0);
     assert!(athens.stop(Duration::from_secs(10)).await);
     quorum.stop().await;
 }

@@ -1,6 +1,6 @@
 //! A service that records its callbacks, for tests of participants.
 
-use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, Why};
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, ReleaseCause};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A callback.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum CallbackEvent {
     Acquired(PartitionId, Epoch),
-    Released(PartitionId, Epoch, Why),
+    Released(PartitionId, Epoch, ReleaseCause),
     Lost(PartitionId, Epoch),
 }
 
 /// A service that records its callbacks, and checks that no other service owns the same partition.
 #[derive(Clone, Default)]
 pub(crate) struct Service {
-    pub(crate) told: Arc<Mutex<Vec<Told>>>,
+    pub(crate) told: Arc<Mutex<Vec<CallbackEvent>>>,
     /// Owned partitions of all services of a test.
     pub(crate) owners: Arc<Mutex<BTreeMap<PartitionId, Epoch>>>,
     /// Partition that it refuses to acquire.
@@ -33,7 +33,7 @@ impl Service {
         Self { owners: Arc::clone(&self.owners), ..Self::default() }
     }
 
-    pub(crate) fn count(&self, what: impl Fn(&Told) -> bool) -> usize {
+    pub(crate) fn count(&self, what: impl Fn(&CallbackEvent) -> bool) -> usize {
         self.told.lock().iter().filter(|told| what(told)).count()
     }
 }
@@ -46,21 +46,21 @@ impl Callbacks for Service {
         }
         let before = self.owners.lock().insert(partition, epoch);
         assert!(before.is_none_or(|before| before == Epoch::ZERO), "{partition} is owned in epoch {before:?} as well");
-        self.told.lock().push(Told::Acquired(partition, epoch));
+        self.told.lock().push(CallbackEvent::Acquired(partition, epoch));
         Ok(())
     }
 
-    async fn release(&self, grant: Grant, why: Why) {
+    async fn release(&self, grant: Grant, why: ReleaseCause) {
         tokio::time::sleep(self.slow).await;
         let partition = grant.partition();
         assert_eq!(grant.check(), Ok(grant.epoch()), "it still owns it");
         self.owners.lock().insert(partition, Epoch::ZERO);
-        self.told.lock().push(Told::Released(partition, grant.epoch(), why));
+        self.told.lock().push(CallbackEvent::Released(partition, grant.epoch(), why));
     }
 
     fn lost(&self, partition: PartitionId, epoch: Epoch) {
         self.owners.lock().insert(partition, Epoch::ZERO);
-        self.told.lock().push(Told::Lost(partition, epoch));
+        self.told.lock().push(CallbackEvent::Lost(partition, epoch));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The connection of a console to the cluster.
 
-use crate::feed::latest::Feed;
+use crate::feed::latest_state::Feed;
 use archon_client::{Admin, Client, Error, Routes, Transport};
 use archon_security::{CallQuota, Refusals};
 use parking_lot::Mutex;

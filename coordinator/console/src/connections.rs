@@ -57,7 +57,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
         Err(error) => return tracing::error!(%error, "the console cannot be served"),
     };
     let places = ConnectionLimit::noting(CONNECTIONS_MAX, Arc::clone(&cluster.config.refusals));
-    let served = Served {
+    let served = SharedState {
         router: api::router(Arc::clone(&cluster), stop.clone()),
         transport: cluster.config.transport.clone(),
         budget: UnreadBudget::new(UNREAD_BYTES_MAX),
@@ -88,14 +88,14 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
 
 /// State shared by all connections.
 #[derive(Clone)]
-struct Served {
+struct SharedState {
     router: Router,
     transport: Transport,
     budget: UnreadBudget,
     stop: CancellationToken,
 }
 
-impl Served {
+impl SharedState {
     async fn serve(self, connection: TcpStream, entry: Entry) {
         let opened = tokio::select! {
             opened = open(connection, &self.transport, &entry) => opened,
@@ -165,7 +165,7 @@ impl Requests {
     }
 }
 
-impl Served {
+impl SharedState {
     async fn answer(self, stream: Stream, caller: Caller, entry: Entry) {
         let mut watch = UnreadWatch::default();
         let unread = Arc::clone(watch.responses());

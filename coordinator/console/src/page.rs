@@ -1,6 +1,6 @@
 //! Static files of the page, built into the program; nothing is loaded from elsewhere.
 
-use crate::api::shared::Shared;
+use crate::api::console_state::ConsoleState;
 use axum::Router;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -72,7 +72,7 @@ files! {
     "tables/tiles.js": SCRIPT,
 }
 
-pub(crate) fn router() -> Router<Shared> {
+pub(crate) fn router() -> Router<ConsoleState> {
     FILES.iter().fold(Router::new(), |router, (name, kind, content)| {
         let path = if *name == "index.html" { "/".to_owned() } else { format!("/page/{name}") };
         router.route(&path, get(move || async move { file(kind, content) }))

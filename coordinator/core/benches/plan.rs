@@ -33,7 +33,7 @@ fn measure(replication: u8) {
                 name,
                 partitioning: Partitioning::Hash { partitions: PARTITIONS },
                 replication,
-                holds: Holds::Data,
+                holds: TableContent::Data,
             }],
         );
     }
@@ -103,7 +103,7 @@ fn carry_out(state: &mut ClusterState, plan: &Plan, now: Millis) {
             Edit::Promote(id, incarnation),
         ];
         if row.leader == Some(planned.placement) {
-            edits.push(Edit::Lead { placement: id, incarnation, ending: Ending::Released });
+            edits.push(Edit::Lead { placement: id, incarnation, ending: LeadershipEnd::Released });
             edits.push(Edit::Online(row.epoch.next().unwrap_or_default()));
         }
         edits.extend([Edit::Unload(planned.placement), Edit::Forget(planned.placement)]);

@@ -7,8 +7,8 @@ use archon_types::limits::{
     KEY_BYTES_MAX, NODE_ASSIGNED_MAX, PARTICIPANT_ASSIGNED_MAX, SPLIT_KEYS_BYTES_MAX, TABLES_MAX,
 };
 use archon_types::{
-    BootId, ErrorDetail, Holds, Keys, Participant, PartitionId, Partitioning, RangeLimits, StorageId, Table, TableId,
-    Version,
+    BootId, ErrorDetail, Keys, Participant, PartitionId, Partitioning, RangeLimits, StorageId, Table, TableContent,
+    TableId, Version,
 };
 use bytes::Bytes;
 use uuid::Uuid;
@@ -22,7 +22,8 @@ impl World {
 
     /// Creates a table, and returns the refusal.
     fn create_table(&mut self, name: &str, partitioning: Partitioning) -> Option<ErrorDetail> {
-        let create = Command::CreateTable { name: name.to_owned(), partitioning, replication: 2, holds: Holds::Data };
+        let create =
+            Command::CreateTable { name: name.to_owned(), partitioning, replication: 2, holds: TableContent::Data };
         let (request, at, who) = (None, self.now, Actor::Coordinator(1));
         let batch = CommandBatch { request, at, who, proposer: 1, term: 1, commands: vec![create] };
         let index = self.state.applied + 1;
@@ -42,8 +43,14 @@ fn table_beyond_number_of_tables_is_refused() {
     let one = Partitioning::Hash { partitions: 1 };
     for number in 2..=TABLES_MAX as u64 {
         let (id, keys) = (TableId::new(number), Keys::Hash { partitions: 1 });
-        let table =
-            Table { id, name: format!("t{number}"), keys, replication: 2, holds: Holds::Data, version: Version::ZERO };
+        let table = Table {
+            id,
+            name: format!("t{number}"),
+            keys,
+            replication: 2,
+            holds: TableContent::Data,
+            version: Version::ZERO,
+        };
         world.state.tables.insert(id, table);
     }
     world.state.table_last = TableId::new(TABLES_MAX as u64);

@@ -4,7 +4,7 @@
 use crate::growth_tests::{World, looks};
 use crate::{Command, NodeRow, Register};
 use archon_types::{
-    BootId, Holds, NodeId, NodeStatus, Participant, Partition, PartitionStatus, Partitioning, StorageId, TableId,
+    BootId, NodeId, NodeStatus, Participant, Partition, PartitionStatus, Partitioning, StorageId, TableContent, TableId,
 };
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ impl World {
         Self::new(3, 4)
     }
 
-    fn create(&mut self, name: &str, partitions: u32, holds: Holds, replication: u8) -> TableId {
+    fn create(&mut self, name: &str, partitions: u32, holds: TableContent, replication: u8) -> TableId {
         let (name, partitioning) = (name.to_owned(), Partitioning::Hash { partitions });
         self.commit(vec![Command::CreateTable { name, partitioning, replication, holds }]);
         self.state.table_last
@@ -84,11 +84,11 @@ fn even_lease_tables_cause_no_further_turns() {
         (0..participants).for_each(|number| {
             world.participate(number, &["jobs", "rooms"], None);
         });
-        world.create("jobs", 12, Holds::Lease, 1);
+        world.create("jobs", 12, TableContent::Lease, 1);
         world.pass(2_000);
         world.change();
         world.pass(TICK_MS);
-        world.create("rooms", 12, Holds::Lease, 1);
+        world.create("rooms", 12, TableContent::Lease, 1);
         world.pass(5_000);
         let passes = world.pass(10_000);
         assert!((4..=6).contains(&passes), "{passes} passes in ten seconds in which nothing happened");
@@ -98,7 +98,7 @@ fn even_lease_tables_cause_no_further_turns() {
 #[test]
 fn uneven_lease_table_is_balanced_at_once() {
     let mut world = World::small();
-    let table = world.create("jobs", 12, Holds::Lease, 1);
+    let table = world.create("jobs", 12, TableContent::Lease, 1);
     let first = world.participate(1, &["jobs"], None);
     let second = world.participate(2, &["jobs"], None);
     world.pass(2_000);
@@ -124,7 +124,7 @@ fn uneven_lease_table_is_balanced_at_once() {
 fn unowned_leases_are_not_scanned_per_change() {
     let unserved = |partitions| {
         let mut world = World::small();
-        let table = world.create("jobs", partitions, Holds::Lease, 1);
+        let table = world.create("jobs", partitions, TableContent::Lease, 1);
         world.pass(2_000);
         assert_eq!(world.count(table, PartitionStatus::Unassigned), partitions as usize);
         world
@@ -133,7 +133,7 @@ fn unowned_leases_are_not_scanned_per_change() {
 
     let full = |partitions| {
         let mut world = World::small();
-        let table = world.create("jobs", partitions, Holds::Lease, 1);
+        let table = world.create("jobs", partitions, TableContent::Lease, 1);
         world.participate(1, &["jobs"], Some(3));
         world.pass(2_000);
         assert_eq!(world.count(table, PartitionStatus::Unassigned), partitions as usize - 3);
@@ -143,7 +143,7 @@ fn unowned_leases_are_not_scanned_per_change() {
 
     let left = |partitions| {
         let mut world = World::small();
-        let table = world.create("jobs", partitions, Holds::Lease, 1);
+        let table = world.create("jobs", partitions, TableContent::Lease, 1);
         let owner = world.participate(1, &["jobs"], None);
         world.pass(2_000);
         world.end_life(owner);
@@ -162,7 +162,7 @@ fn unowned_leases_are_not_scanned_per_change() {
 fn unassignable_partitions_are_not_scanned_per_change() {
     let waiting = |partitions| {
         let mut world = World::small();
-        let table = world.create("orders", partitions, Holds::Data, 5);
+        let table = world.create("orders", partitions, TableContent::Data, 5);
         world.pass(2_000);
         assert_eq!(world.count(table, PartitionStatus::Unassigned), partitions as usize);
         world
@@ -175,7 +175,7 @@ fn unassignable_partitions_are_not_scanned_per_change() {
         for row in limited {
             world.state.nodes.update(row.node.id, |row| row.node.partitions_max = Some(8));
         }
-        let table = world.create("orders", partitions, Holds::Data, 1);
+        let table = world.create("orders", partitions, TableContent::Data, 1);
         world.pass(2_000);
         assert_eq!(world.count(table, PartitionStatus::Unassigned), partitions as usize);
         world

@@ -43,15 +43,15 @@ mod state;
 
 pub use archon_types::Register;
 pub use command::apply::{apply, skip};
-pub use command::edit::{Edit, Ending, PartitionChange};
+pub use command::edit::{Edit, LeadershipEnd, PartitionChange};
 pub use command::{Command, CommandBatch, LossOutcome, PlannedMove, Successor};
 pub use findings::alerts::{Thresholds, alerts, not_served};
 pub use findings::counts::{Counts, counts};
 pub use findings::events::recorded_event;
 pub use findings::explain::{Explainer, Shortage, explain};
 pub use findings::intent::with_intent;
+pub use findings::leader_view::LeaderView;
 pub use findings::list::list_findings;
-pub use findings::remembered::Remembered;
 pub use findings::totals::Totals;
 pub use findings::upgrade::{outdated_members, upgrade_waits};
 pub use findings::waits::{Disks, disk_full, quorum_waits, waits};
@@ -66,9 +66,9 @@ pub use leader::term::Term;
 pub use leader::turn::{Turn, turn};
 pub use leases::staying_leases;
 pub use liveness::confirm::{Confirmation, check_confirmed, to_confirm};
-pub use liveness::doors::DoorView;
+pub use liveness::reachability::DoorView;
 pub use liveness::{HeartbeatAnswer, Liveness};
-pub use mutant::Broken;
+pub use mutant::DisabledRule;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
 pub use operator::obstacle::{Obstacle, refusal};
@@ -81,14 +81,14 @@ pub use operator::{
     still_led,
 };
 pub use placement::migrate::{Phase, phase};
-pub use placement::plan::moves::{Move, MoveReason, Subject, Unmet, UnmetReason};
+pub use placement::plan::moves::{Move, MoveReason, Subject, UnmetGoal, UnmetReason};
 pub use placement::plan::{Goal, Plan, plan};
 pub use placement::plan_summary::PlanSummary;
 pub use placement::waits::{Waits, waiting_for};
-pub use placement::withheld::{Withheld, withheld};
+pub use placement::withheld_repair::{WithheldRepair, withheld};
 pub use quorum::coordinators::{
-    Acquaintances, CATCH_UP_ENTRIES, Compared, CoordinatorStanding, Mark, Marks, Outdated, QuorumHealth, QuorumStep,
-    StateChecksum, Unheard, compare, members_changed, next_step,
+    Acquaintances, CATCH_UP_ENTRIES, ChecksumComparison, CoordinatorRefusal, CoordinatorStanding, Mark, Marks,
+    QuorumHealth, QuorumStep, StateChecksum, VoterRefusal, compare, members_changed, next_step,
 };
 pub use quorum::recovery::reports::unheard;
 pub use quorum::recovery::{
@@ -98,14 +98,12 @@ pub use quorum::upgrade::{
     CoordinatorsSpeak, UpgradeMember, UpgradeName, check_commands, check_coordinator_speaks, check_raise, laggards,
     newest_spoken, next_raise, upgrade_members,
 };
-pub use ranges::reshapings::Reshaping;
+pub use ranges::range_changes::RangeChange;
 pub use state::actor::Actor;
-pub use state::condemned::Condemned;
 pub use state::controls::{Bar, Controls, Maintenance, Note, Order};
 pub use state::coordinators::{
     COORDINATORS_MAX, Coordinator, Coordinators, Members, Newcomer, PendingChange, Wish, majority,
 };
-pub use state::departed::{Condition, Departed};
 pub use state::events::{DoorNews, Event, EventKind};
 pub use state::former_leaders::{FormerLeader, FormerLeaders};
 pub use state::image::Image;
@@ -113,8 +111,10 @@ pub use state::migration::{Migration, MigrationId, MoveKind, Stage};
 pub use state::migrations::Migrations;
 pub use state::node_row::NodeRow;
 pub use state::nodes::Nodes;
+pub use state::out_of_sync_copy::{Condition, OutOfSyncCopy};
 pub use state::partitions::Partitions;
 pub use state::protocols::{CHECKED_SINCE, HELD_SINCE};
-pub use state::recovery::{Inventory, Recovery, Standing};
+pub use state::recovery::{FrozenReplica, Inventory, Recovery};
 pub use state::response::Response;
+pub use state::tombstones::Tombstones;
 pub use state::{ClusterState, NODES_MAX, STRANGER_AGE_MS, STRANGERS_MAX};

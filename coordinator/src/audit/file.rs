@@ -17,7 +17,7 @@ const TAIL_BYTES: u64 = 64 * 1024;
 pub(crate) struct AuditFile {
     path: PathBuf,
     rotation: Rotation,
-    current: Option<Current>,
+    current: Option<CurrentFile>,
     /// Number of the last line; unknown until the file was opened once.
     seq: Option<u64>,
     /// Number of lines lost since the last appended one, including dropped ones before them.
@@ -25,7 +25,7 @@ pub(crate) struct AuditFile {
 }
 
 #[derive(Debug)]
-struct Current {
+struct CurrentFile {
     file: File,
     /// Offset of the end of its last whole line.
     length: u64,
@@ -76,7 +76,7 @@ impl AuditFile {
             };
         }
         archon_durable::sync_directory(archon_durable::parent_of(&self.path))?;
-        self.current = Some(Current { file, length });
+        self.current = Some(CurrentFile { file, length });
         Ok(())
     }
 
@@ -268,7 +268,7 @@ mod tests {
         file.path = "/dev/full".into();
         file.seq = Some(4);
         let full = fs::OpenOptions::new().append(true).open("/dev/full").unwrap();
-        file.current = Some(Current { file: full, length: 0 });
+        file.current = Some(CurrentFile { file: full, length: 0 });
         let error = file.append(&record()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
         assert_eq!(file.seq, Some(4), "the number is the next line's");

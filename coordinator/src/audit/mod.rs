@@ -12,7 +12,7 @@ mod rotation;
 mod writer;
 
 pub(crate) use change::Change;
-pub(crate) use record::{Outcome, Record, What};
+pub(crate) use record::{LineKind, Outcome, Record};
 
 use crate::clock::wall_now;
 use crate::statistics::metrics::Metrics;
@@ -43,11 +43,11 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Creates the queue; [`Waiting::write`] starts its writer.
-    pub(crate) fn new(metrics: Arc<Metrics>) -> (Self, Waiting) {
+    /// Creates the queue; [`PendingRecords::write`] starts its writer.
+    pub(crate) fn new(metrics: Arc<Metrics>) -> (Self, PendingRecords) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let audit = Self { queue, dropped: Arc::default(), metrics };
-        (audit.clone(), Waiting { queue: waiting, audit })
+        (audit.clone(), PendingRecords { queue: waiting, audit })
     }
 
     /// Records one, if it fits.
@@ -73,31 +73,31 @@ impl RefusalRecorder for Audit {
 }
 
 /// Accepted records, until they are written.
-pub(crate) struct Waiting {
+pub(crate) struct PendingRecords {
     queue: mpsc::Receiver<Record>,
     audit: Audit,
 }
 
-impl Waiting {
+impl PendingRecords {
     /// Starts to write to the file of `directory`, and to record `refusals` there.
-    pub(crate) fn write(self, directory: &Path, refusals: &Arc<Refusals>) -> Writing {
+    pub(crate) fn write(self, directory: &Path, refusals: &Arc<Refusals>) -> WritingTask {
         let Self { queue, audit } = self;
         let file = AuditFile::new(directory, Rotation::default());
         let metrics = Arc::clone(&audit.metrics);
         refusals.recorded_by(Arc::new(audit));
         let stop = CancellationToken::new();
         let writer = Writer { queue, file, metrics, refusals: Arc::clone(refusals) };
-        Writing { task: tokio::spawn(writer.run(stop.clone())), stop }
+        WritingTask { task: tokio::spawn(writer.run(stop.clone())), stop }
     }
 }
 
 /// The writing task.
-pub(crate) struct Writing {
+pub(crate) struct WritingTask {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Writing {
+impl WritingTask {
     /// Writes the accepted records, and ends.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();

@@ -14,7 +14,7 @@ const TEXT_CHARS_MAX: usize = 500;
 /// Kind of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum What {
+pub(crate) enum LineKind {
     /// A request for a change of the cluster.
     Change,
     /// An unauthorized request.
@@ -45,7 +45,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Record {
     /// Time, on the wall clock.
     pub(crate) at: Millis,
-    pub(crate) what: What,
+    pub(crate) what: LineKind,
     /// Identity in the certificate.
     pub(crate) who: Option<String>,
     /// Address of the caller.
@@ -73,7 +73,7 @@ impl Record {
         let Refusal { identity, via, from, call, subject, why, left_out } = refusal;
         Self {
             at,
-            what: What::Refusal,
+            what: LineKind::Refusal,
             who: identity.map(|identity| identity.to_string()),
             from,
             via: via.map(|speaker| speaker.to_string()),
@@ -123,7 +123,7 @@ impl Record {
 struct Line<'a> {
     seq: u64,
     at: String,
-    what: What,
+    what: LineKind,
     who: Option<String>,
     from: Option<IpAddr>,
     via: Option<&'a str>,
@@ -142,12 +142,12 @@ struct Line<'a> {
 /// `None` if no line is readable.
 pub(crate) fn last_seq(tail: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Numbered {
+    struct NumberedLine {
         seq: u64,
     }
     let lines = tail.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     (0..).zip(lines.rev()).find_map(|(unreadable, line)| {
-        let Numbered { seq } = serde_json::from_slice(line).ok()?;
+        let NumberedLine { seq } = serde_json::from_slice(line).ok()?;
         Some(seq.saturating_add(unreadable))
     })
 }
@@ -174,7 +174,7 @@ impl Record {
     pub(crate) const fn bare(at: Millis) -> Self {
         Self {
             at,
-            what: What::Change,
+            what: LineKind::Change,
             who: None,
             from: None,
             via: None,
@@ -197,7 +197,7 @@ mod tests {
     fn record() -> Record {
         Record {
             at: Millis::new(1_700_000_000_123),
-            what: What::Change,
+            what: LineKind::Change,
             who: Some("admin/alice".into()),
             from: Some([10, 0, 0, 7].into()),
             via: Some("coordinator/2".into()),

@@ -1,16 +1,18 @@
 //! Shared quorum rounds: all heartbeats that arrived since the last round began share the next one, with one lock to
 //! accept them, one round, and one pass to answer them.
 
-use super::{BATCHES_MAX, Batch, Waiting};
+use super::{BATCHES_MAX, Batch, BatchReceiver};
 use crate::clock::boot_now;
 use crate::leader::session::{LastHeartbeat, Session};
 use crate::push::EncodedNews;
 use crate::service::check_member;
 use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::ClusterState;
-use archon_coordinator_core::term::{Beat, Confirmed, Round, Unconfirmed};
+use archon_coordinator_core::term::{Beat, ConfirmedHeartbeat, Round, UnconfirmedHeartbeat};
 use archon_proto::convert::members::beat_proofs::{answer_statement, beat_statement, news_statement};
-use archon_proto::convert::members::beats::{self, BeatAnswer, ClusterNow, Granted, Judged, NEWS_MAX, NewsFor};
+use archon_proto::convert::members::beats::{
+    self, BeatAnswer, ClusterNow, HeartbeatAnswers, LeaseGrant, NEWS_MAX, NewsFor,
+};
 use archon_security::BeatKey;
 use archon_types::{DiskFull, ErrorDetail, ErrorKind, NEWS_SINCE, NodeId, Version, relay_count};
 use bytes::Bytes;
@@ -44,11 +46,11 @@ struct Entry {
     /// Key that proves its answer, if a relay brings it to a member that knows its coordinators.
     key: Option<BeatKey>,
     /// Waits for the round, or was refused at once.
-    outcome: Result<Unconfirmed, ErrorDetail>,
+    outcome: Result<UnconfirmedHeartbeat, ErrorDetail>,
 }
 
 /// Answers heartbeats until the session ends.
-pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waiting: Waiting) {
+pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waiting: BatchReceiver) {
     let mut rounds = FuturesUnordered::new();
     let mut gathered: BTreeMap<Round, PendingRound> = BTreeMap::new();
     // The newest round while it runs, and the time at which it began.
@@ -199,7 +201,7 @@ fn judge(session: &Session, metrics: &Metrics, gathered: PendingRound, led: Opti
         let waiting = gathered.batches.iter().flat_map(|(_, entries)| entries);
         let waiting = waiting.filter_map(|entry| entry.outcome.as_ref().ok());
         let confirmed = waiting.map(|unconfirmed| term.confirmed(state, *unconfirmed, gathered.round, led));
-        let confirmed: Vec<Confirmed> = confirmed.collect::<Option<_>>()?;
+        let confirmed: Vec<ConfirmedHeartbeat> = confirmed.collect::<Option<_>>()?;
         let replication_timeout_ms = state.settings.replication_timeout_ms;
         let relays = relay_count(state.nodes_alive(), state.settings.relays_from);
         let relays = u32::try_from(relays).unwrap_or(u32::MAX);
@@ -215,12 +217,12 @@ fn judge(session: &Session, metrics: &Metrics, gathered: PendingRound, led: Opti
     let (mut answers, lacking) = (answers.into_iter(), lacking(session, &gathered.batches));
     let (mut granted, mut refused) = (0, 0);
     for (batch, entries) in gathered.batches {
-        let mut judged = Judged::new(Vec::with_capacity(entries.len()), now);
+        let mut judged = HeartbeatAnswers::new(Vec::with_capacity(entries.len()), now);
         let mut places = BTreeMap::new();
         for Entry { place, key, outcome } in entries {
             let Some(beat) = batch.beats.beats.get(place) else { continue };
             let outcome = outcome.and_then(|_| answers.next().unwrap_or_else(|| Err(session.quorum().not_leading())));
-            let outcome = outcome.map(|answer| Granted { lease_ms: answer.lease_ms, withdrawn: answer.withdrawn });
+            let outcome = outcome.map(|answer| LeaseGrant { lease_ms: answer.lease_ms, withdrawn: answer.withdrawn });
             match &outcome {
                 Ok(_) => {
                     granted += 1;

@@ -18,10 +18,10 @@ pub(super) enum Sender {
 
 /// The members with served streams.
 #[derive(Default)]
-pub(crate) struct MemberStreams(Mutex<Inside>);
+pub(crate) struct MemberStreams(Mutex<OpenStreams>);
 
 #[derive(Default)]
-struct Inside {
+struct OpenStreams {
     streams: BTreeMap<Sender, (u64, CancellationToken)>,
     /// Number of streams so far.
     count: u64,

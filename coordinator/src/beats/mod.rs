@@ -16,7 +16,7 @@ pub(crate) use gathering::run;
 pub(crate) use member_streams::MemberStreams;
 pub(crate) use stream::serve;
 
-use archon_proto::convert::members::beats::{BEATS_MAX, BeatAnswers, Beats, Judged};
+use archon_proto::convert::members::beats::{BEATS_MAX, BeatAnswers, Beats, HeartbeatAnswers};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,7 +42,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    fn answer(self, outcome: Result<Judged, ErrorDetail>) {
+    fn answer(self, outcome: Result<HeartbeatAnswers, ErrorDetail>) {
         // The stream may have ended.
         let _ = self.answers.try_send(BeatAnswers::new(self.beats.batch, outcome));
     }
@@ -56,12 +56,12 @@ pub(crate) struct BeatQueue {
 }
 
 /// Receiver of the queue.
-pub(crate) struct Waiting(mpsc::Receiver<Batch>);
+pub(crate) struct BatchReceiver(mpsc::Receiver<Batch>);
 
 /// Creates an empty queue.
-pub(crate) fn queue() -> (BeatQueue, Waiting) {
+pub(crate) fn queue() -> (BeatQueue, BatchReceiver) {
     let (batches, waiting) = mpsc::channel(BATCHES_MAX);
-    (BeatQueue { batches, places: Arc::new(Semaphore::new(WAITING_MAX)) }, Waiting(waiting))
+    (BeatQueue { batches, places: Arc::new(Semaphore::new(WAITING_MAX)) }, BatchReceiver(waiting))
 }
 
 impl BeatQueue {

@@ -2,10 +2,10 @@
 //! that already knows its id with another data directory must never get its vote (a wiped disk loses the record of its
 //! votes).
 
-use super::Waiting;
+use super::WaitReason;
 use crate::error::CoordinatorError;
 use crate::quorum::timing::TooFar;
-use crate::raft::{Answers, Asked, FarStreaks, LocalVoter, ask_all, check_distance};
+use crate::raft::{Answers, FarStreaks, HelloQuestions, LocalVoter, ask_all, check_distance};
 use archon_proto::v1::{HelloResponse, Standing};
 use archon_security::Transport;
 use futures::future::join_all;
@@ -44,13 +44,13 @@ pub(crate) async fn found(
     transport: &Transport,
     local_voter: &LocalVoter,
     peers: &BTreeMap<u64, String>,
-    waiting: &Waiting,
+    waiting: &WaitReason,
 ) -> Result<Founding, CoordinatorError> {
     let mut reported: Vec<String> = Vec::new();
     let mut distances = Distances::new(local_voter.id, peers);
     let mut round = 0;
     loop {
-        let answers = ask_all(transport, local_voter, peers, &Asked::default()).await;
+        let answers = ask_all(transport, local_voter, peers, &HelloQuestions::default()).await;
         if let Some(founding) = judge(local_voter, peers, &answers)? {
             if founding == Founding::Member {
                 return Ok(founding);
@@ -199,7 +199,7 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raft::Spoken;
+    use crate::raft::ProtocolSupport;
     use bytes::Bytes;
     use std::sync::Arc;
 
@@ -210,7 +210,7 @@ mod tests {
             storage: Uuid::from_u128(33),
             quorum: Uuid::from_u128(9),
             expected,
-            spoken: Spoken::default(),
+            spoken: ProtocolSupport::default(),
             timing: Default::default(),
             marks: crate::raft::KeptMarks::none(3, Uuid::from_u128(33)),
             checksums: crate::raft::Checksums::new(3),

@@ -6,7 +6,7 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::limits::check_address;
 use archon_types::{ErrorDetail, ErrorKind, ProtocolRange};
 use std::collections::{BTreeMap, VecDeque};
@@ -38,7 +38,7 @@ pub(crate) struct Newcomer {
 
 /// Answer to a newcomer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Joined {
+pub(crate) struct JoinAnswer {
     /// The key of the quorum.
     pub(crate) quorum: Uuid,
     /// Its members, with their addresses.
@@ -53,7 +53,7 @@ pub(crate) async fn join(
     transport: &Transport,
     newcomer: &Newcomer,
     through: &[String],
-) -> Result<Joined, CoordinatorError> {
+) -> Result<JoinAnswer, CoordinatorError> {
     let mut reported = String::new();
     let mut round: u32 = 0;
     loop {
@@ -94,10 +94,10 @@ const fn waits(kind: ErrorKind) -> bool {
     meanwhile || kind.is_retryable() || matches!(kind, ErrorKind::DeadlineExceeded)
 }
 
-async fn ask(transport: &Transport, newcomer: &Newcomer, address: &str) -> Result<Joined, ErrorDetail> {
+async fn ask(transport: &Transport, newcomer: &Newcomer, address: &str) -> Result<JoinAnswer, ErrorDetail> {
     let unavailable = |why: String| ErrorDetail::new(ErrorKind::Unavailable, why);
     transport.check(address)?;
-    let channel = connect(transport, address, Expected::Coordinators);
+    let channel = connect(transport, address, ExpectedPeer::Coordinators);
     let mut client = AdminClient::new(channel.ok_or_else(|| unavailable("it is not an address".to_owned()))?);
     let request = v1::JoinQuorumRequest {
         request_id: uuid_bytes(Uuid::new_v4()),
@@ -122,7 +122,7 @@ async fn ask(transport: &Transport, newcomer: &Newcomer, address: &str) -> Resul
     let wire = answer.map_err(refused)?.into_inner();
     let quorum = Uuid::from_slice(&wire.quorum).map_err(|_| unavailable("it names no quorum".to_owned()))?;
     let members = wire.members.into_iter().map(|member| (member.id, member.address)).collect();
-    Ok(Joined { quorum, members })
+    Ok(JoinAnswer { quorum, members })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use archon_coordinator_core::Confirmation;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::ConfirmBootRequest;
 use archon_proto::v1::control_client::ControlClient;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::{BootId, ClusterId, Node};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -56,7 +56,8 @@ impl Confirmations {
     async fn call(&self, transport: &Transport, node: &Node, request: ConfirmBootRequest) -> Option<bool> {
         let answer = async {
             let _turn = self.asked.acquire().await.ok()?;
-            let mut client = ControlClient::new(connect(transport, &node.address, Expected::Node(node.name.clone()))?);
+            let mut client =
+                ControlClient::new(connect(transport, &node.address, ExpectedPeer::Node(node.name.clone()))?);
             client.confirm_boot(request).await.ok().map(|answer| answer.into_inner().confirmed)
         };
         tokio::time::timeout(CONFIRM_DEADLINE, answer).await.ok().flatten()

@@ -5,7 +5,7 @@ use crate::beats;
 use crate::clock::{boot_now, wall_now};
 use crate::leader::announcements;
 use crate::leader::event_log::EventLog;
-use crate::leader::session::{Leading, Session};
+use crate::leader::session::{CurrentSession, Session};
 use crate::leader::watchdog;
 use crate::push;
 use crate::quorum::found_elsewhere;
@@ -51,7 +51,7 @@ pub(crate) struct Control {
     /// Raft.
     pub(crate) quorum: Quorum,
     /// Publishes the session to services.
-    pub(crate) leading: Leading,
+    pub(crate) leading: CurrentSession,
     /// Transport to nodes.
     pub(crate) transport: Transport,
     /// Counters.

@@ -72,7 +72,7 @@ const fn is_routine(code: EventCode) -> bool {
 mod tests {
     use super::*;
     use archon_coordinator_core::Actor;
-    use archon_types::{Incarnation, Millis, NodeId, Outgrown, PartitionId, TableId};
+    use archon_types::{ExceededLimit, Incarnation, Millis, NodeId, PartitionId, TableId};
 
     #[test]
     fn node_failure_is_logged() {
@@ -109,7 +109,7 @@ mod tests {
         let merge = |undersized_bytes| EventKind::MergeBegun { partition, right, undersized_bytes };
         let merged = EventKind::Merged { partition, right, at: at.clone() };
         let not_merged = EventKind::MergeAbandoned { partition, right, why: String::new() };
-        let splits = [begun(None), begun(Some(Outgrown::Bytes(9))), parted.clone(), parted, given_up];
+        let splits = [begun(None), begun(Some(ExceededLimit::Bytes(9))), parted.clone(), parted, given_up];
         let merges = [merge(None), merge(Some(9)), merge(Some(9)), not_merged.clone(), not_merged, merged];
         let happened = splits.into_iter().chain(merges);
         for (index, what) in (1..).zip(happened) {

@@ -10,14 +10,14 @@ const PLACEMENTS_PER_NODE_MAX: usize = 32_768;
 
 /// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Copied {
+pub(crate) struct CopyProgress {
     /// Bytes copied.
     pub(crate) done: u64,
     /// Total bytes, estimated.
     pub(crate) total: u64,
 }
 
-impl Copied {
+impl CopyProgress {
     /// Returns the progress in percent, below 100 while the copy goes on.
     pub(crate) fn percent(self) -> u32 {
         if self.total == 0 {
@@ -33,7 +33,7 @@ struct Load {
     bytes_stored: u64,
     operations_per_second: u64,
     placements: BTreeMap<PlacementId, PlacementLoad>,
-    copies: BTreeMap<PlacementId, Copied>,
+    copies: BTreeMap<PlacementId, CopyProgress>,
     disk_full: Option<DiskFull>,
     certificate: Option<MemberCertificate>,
     log_pin: Option<LogPin>,
@@ -84,8 +84,9 @@ impl Loads {
             }
         }
         let copies = said.copies.iter().take(PLACEMENTS_PER_NODE_MAX);
-        load.copies =
-            copies.map(|copy| (copy.placement, Copied { done: copy.bytes_done, total: copy.bytes_total })).collect();
+        load.copies = copies
+            .map(|copy| (copy.placement, CopyProgress { done: copy.bytes_done, total: copy.bytes_total }))
+            .collect();
         turned
     }
 
@@ -162,7 +163,7 @@ impl Loads {
     }
 
     /// Returns the progress of a copy that a node loads.
-    pub(crate) fn copied(&self, node: NodeId, placement: PlacementId) -> Option<Copied> {
+    pub(crate) fn copied(&self, node: NodeId, placement: PlacementId) -> Option<CopyProgress> {
         self.nodes.get(&node)?.copies.get(&placement).copied()
     }
 }
@@ -174,10 +175,10 @@ mod tests {
 
     #[test]
     fn percent_stays_below_100_while_copying() {
-        assert_eq!(Copied { done: 0, total: 0 }.percent(), 0);
-        assert_eq!(Copied { done: 50, total: 200 }.percent(), 25);
-        assert_eq!(Copied { done: 300, total: 200 }.percent(), 99);
-        assert_eq!(Copied { done: u64::MAX, total: 1 }.percent(), 99);
+        assert_eq!(CopyProgress { done: 0, total: 0 }.percent(), 0);
+        assert_eq!(CopyProgress { done: 50, total: 200 }.percent(), 25);
+        assert_eq!(CopyProgress { done: 300, total: 200 }.percent(), 99);
+        assert_eq!(CopyProgress { done: u64::MAX, total: 1 }.percent(), 99);
     }
 
     /// The report of a stopped node was forgotten with the loads of nodes that are not alive, so `status` showed the node

@@ -1,7 +1,7 @@
 //! Polls of participants for their duties: one of each, woken when a row with a placement of theirs changed, or an order
 //! that concerns them.
 
-use archon_coordinator_core::term::Told;
+use archon_coordinator_core::term::SentDuties;
 use archon_types::NodeId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// A participant's poll.
 #[derive(Default)]
 struct Poll {
-    told: Option<Told>,
+    told: Option<SentDuties>,
     /// Rises with every poll: a newer one ends the previous one, so that each participant has at most one.
     number: u64,
     wake: Arc<Notify>,
@@ -34,12 +34,12 @@ impl Polls {
     }
 
     /// Returns the last duties sent to the participant in this term; `None` if it has begun another poll.
-    pub(crate) fn told(&self, member: NodeId, number: u64) -> Option<Option<Told>> {
+    pub(crate) fn told(&self, member: NodeId, number: u64) -> Option<Option<SentDuties>> {
         self.polls.lock().get(&member).filter(|poll| poll.number == number).map(|poll| poll.told)
     }
 
     /// Records the duties sent to it.
-    pub(crate) fn tell(&self, member: NodeId, told: Told) {
+    pub(crate) fn tell(&self, member: NodeId, told: SentDuties) {
         if let Some(poll) = self.polls.lock().get_mut(&member) {
             poll.told = Some(told);
         }

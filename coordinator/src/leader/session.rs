@@ -3,11 +3,11 @@
 use crate::beats::BeatQueue;
 use crate::leader::load::Loads;
 use crate::leader::polls::Polls;
-use crate::push::{AccessKnown, NewsKept};
+use crate::push::{AccessVersions, UpdateCache};
 use crate::quorum::other_histories::OtherHistories;
 use crate::raft::{Proposal, Quorum};
-use crate::service::operator::rebalance::Planned;
-use crate::shared::Shared;
+use crate::service::operator::rebalance::NamedPlan;
+use crate::single_flight::SingleFlight;
 use archon_coordinator_core::term::KnownRelays;
 use archon_coordinator_core::{Actor, Command, Response, Term};
 use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, PushKey, RelayAddress, RequestId, Version};
@@ -38,7 +38,7 @@ pub(crate) struct LastHeartbeat {
 
 /// Plans, each for one version of the tables and of the moves, and for one set of spared nodes: those that clients
 /// cannot reach, or could not until recently.
-pub(crate) type Plans = Shared<((Version, Version), BTreeSet<NodeId>), Planned>;
+pub(crate) type Plans = SingleFlight<((Version, Version), BTreeSet<NodeId>), NamedPlan>;
 
 /// A session in which this coordinator leads. It loses all of its memory at the end, except the [`Term`], which the
 /// next session of the same Raft term takes over.
@@ -56,11 +56,11 @@ pub(crate) struct Session {
     /// The relaying nodes, announced to participants.
     relays: Mutex<KnownRelays>,
     /// Versions of client rights that nodes apply.
-    pub(crate) access_known: AccessKnown,
+    pub(crate) access_known: AccessVersions,
     /// Refused members that belong to another history.
     pub(crate) other_histories: OtherHistories,
     /// Updates in the answers to heartbeats.
-    pub(crate) news: NewsKept,
+    pub(crate) news: UpdateCache,
     /// Queue of heartbeats from streams.
     pub(crate) beats: BeatQueue,
     /// Notified when the control loop has work before its timer.
@@ -92,9 +92,9 @@ impl Session {
             plans: Plans::default(),
             polls: Polls::default(),
             relays: Mutex::default(),
-            access_known: AccessKnown::default(),
+            access_known: AccessVersions::default(),
             other_histories: OtherHistories::default(),
-            news: NewsKept::default(),
+            news: UpdateCache::default(),
             beats,
             work: Notify::new(),
             pushes: Notify::new(),
@@ -264,11 +264,11 @@ impl Session {
 
 /// The present session, if this coordinator leads; shared by services and the control supervisor.
 #[derive(Clone, Default)]
-pub(crate) struct Leading {
+pub(crate) struct CurrentSession {
     session: Arc<Mutex<Option<Arc<Session>>>>,
 }
 
-impl Leading {
+impl CurrentSession {
     /// Returns the present session.
     pub(crate) fn session(&self) -> Option<Arc<Session>> {
         self.session.lock().clone()

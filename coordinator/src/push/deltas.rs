@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 const KEPT_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// An encoded delta.
-type Encoded = Piece<Bytes>;
+type EncodedDelta = Piece<Bytes>;
 
 /// A table, or the nodes; the version since which; the position from which.
 type Key = (Option<TableId>, Version, u64);
 
 struct CachedDelta {
-    encoded: Encoded,
+    encoded: EncodedDelta,
     made: Instant,
 }
 
@@ -49,13 +49,13 @@ impl Deltas {
         since: Version,
         from: u64,
         stale_max: Duration,
-    ) -> Option<Encoded> {
+    ) -> Option<EncodedDelta> {
         let make = || encode_rows(state, table, since, from);
         self.get((Some(table), since, from), state.rows_version_of(table), stale_max, make)
     }
 
     /// Returns the nodes newer than `since`, as many as fit into one push.
-    pub(super) fn nodes(&self, state: &ClusterState, since: Version, stale_max: Duration) -> Option<Encoded> {
+    pub(super) fn nodes(&self, state: &ClusterState, since: Version, stale_max: Duration) -> Option<EncodedDelta> {
         self.get((None, since, 0), state.nodes_version, stale_max, || Some(encode_some_nodes(state, since)))
     }
 
@@ -64,8 +64,8 @@ impl Deltas {
         key: Key,
         newest: Version,
         stale_max: Duration,
-        make: impl FnOnce() -> Option<Encoded>,
-    ) -> Option<Encoded> {
+        make: impl FnOnce() -> Option<EncodedDelta>,
+    ) -> Option<EncodedDelta> {
         // Locked during the encoding, so that waiting callers do not repeat it.
         let mut store = self.kept.lock();
         if let Some(kept) = store.deltas.get(&key)
@@ -86,7 +86,7 @@ impl Deltas {
 }
 
 impl Store {
-    fn keep(&mut self, key: Key, encoded: Encoded) {
+    fn keep(&mut self, key: Key, encoded: EncodedDelta) {
         self.made += 1;
         self.bytes += weight(&encoded);
         match self.deltas.insert(key, CachedDelta { encoded, made: Instant::now() }) {
@@ -104,26 +104,26 @@ impl Store {
 }
 
 /// Returns the piece at `from` of the rows of a table newer than `since`. `None`: there is no such table.
-pub(super) fn encode_rows(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<Encoded> {
+pub(super) fn encode_rows(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<EncodedDelta> {
     let piece = rows_piece(state, table, since, from)?;
     let (version, next) = (piece.delta.version, piece.next);
     Some(encoded(encode_table(piece), version, next))
 }
 
 /// Returns the nodes newer than `since`, as many as fit.
-pub(super) fn encode_some_nodes(state: &ClusterState, since: Version) -> Encoded {
+pub(super) fn encode_some_nodes(state: &ClusterState, since: Version) -> EncodedDelta {
     let delta = nodes_delta(state, since, PIECE_BYTES_MAX);
     let version = delta.version;
     let next = (version < state.nodes_version).then_some(0);
     encoded(encode_nodes(delta), version, next)
 }
 
-fn encoded(content: Bytes, version: Version, next: Option<u64>) -> Encoded {
+fn encoded(content: Bytes, version: Version, next: Option<u64>) -> EncodedDelta {
     Piece { bytes: content.len(), content, version, next }
 }
 
 /// Returns the memory used by one, including its places in the store.
-fn weight(encoded: &Encoded) -> usize {
+fn weight(encoded: &EncodedDelta) -> usize {
     const PLACES: usize = 256;
     encoded.bytes + PLACES
 }
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use archon_coordinator_core::Command;
     use archon_proto::v1;
-    use archon_types::{Holds, Partitioning};
+    use archon_types::{Partitioning, TableContent};
     use prost::Message as _;
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
                 name: "other".into(),
                 partitioning: Partitioning::Hash { partitions: 1 },
                 replication: 3,
-                holds: Holds::Data,
+                holds: TableContent::Data,
             },
         );
         assert_eq!(deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap().version, before.version);

@@ -7,13 +7,13 @@
 //! heartbeats and Raft waiting until another leader was elected, with the same effect. Nodes with relayed heartbeats
 //! are not pushed the content of the answers to these.
 
-mod access_known;
+mod access_versions;
 mod deltas;
 mod news;
 mod pusher;
 
-pub(crate) use access_known::AccessKnown;
-pub(crate) use news::{EncodedNews, NewsKept};
+pub(crate) use access_versions::AccessVersions;
+pub(crate) use news::{EncodedNews, UpdateCache};
 
 use crate::leader::session::Session;
 use crate::statistics::metrics::Metrics;
@@ -43,7 +43,7 @@ struct Target {
 }
 
 /// A running pusher.
-struct Running {
+struct RunningPusher {
     target: Target,
     wake: Arc<Notify>,
     stop: CancellationToken,
@@ -54,7 +54,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
     let state = session.quorum().replicated();
     let mut applied = state.applied();
     let limits = Arc::new(PushLimits::new());
-    let mut running: BTreeMap<NodeId, Running> = BTreeMap::new();
+    let mut running: BTreeMap<NodeId, RunningPusher> = BTreeMap::new();
     let mut tasks = JoinSet::new();
     let mut seen = None;
     let mut registered = BTreeSet::new();
@@ -80,7 +80,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
                 let wake = Arc::new(Notify::new());
                 let pusher = Pusher::new(&session, &metrics, &limits, node, &target, Arc::clone(&wake));
                 tasks.spawn(pusher.run(transport.clone(), stop.clone()));
-                running.insert(node, Running { target, wake, stop });
+                running.insert(node, RunningPusher { target, wake, stop });
             }
         }
         let (rows, orders) = state.read(|state| duties.touched(state));

@@ -4,7 +4,7 @@
 use super::deltas::{encode_rows, encode_some_nodes};
 use archon_coordinator_core::ClusterState;
 use archon_coordinator_core::term::{self, Piece, Pieces};
-use archon_proto::convert::tables::news::News;
+use archon_proto::convert::tables::table_updates::TableUpdates;
 use archon_security::BeatKey;
 use archon_types::{TableId, Version};
 use bytes::Bytes;
@@ -24,7 +24,7 @@ pub(crate) struct EncodedNews {
 
 /// Updates encoded for the present state.
 #[derive(Default)]
-pub(crate) struct NewsKept(Mutex<CachedUpdates>);
+pub(crate) struct UpdateCache(Mutex<CachedUpdates>);
 
 #[derive(Default)]
 struct CachedUpdates {
@@ -33,7 +33,7 @@ struct CachedUpdates {
     since: BTreeMap<Version, Option<EncodedNews>>,
 }
 
-impl NewsKept {
+impl UpdateCache {
     /// Returns the update of a holder of everything up to `since`, if it fits into an answer. It contains the
     /// `coordinators`.
     pub(crate) fn of(&self, state: &ClusterState, since: Version, coordinators: &[String]) -> Option<EncodedNews> {
@@ -59,9 +59,9 @@ impl NewsKept {
 }
 
 fn make(state: &ClusterState, since: Version, coordinators: &[String]) -> Option<EncodedNews> {
-    let term::News { nodes, rows, tables, complete, newest } = term::news(state, since, &Encoding)?;
+    let term::TableUpdates { nodes, rows, tables, complete, newest } = term::news(state, since, &Encoding)?;
     let coordinators = coordinators.to_vec();
-    let news = News { deltas: Vec::new(), nodes: None, tables, complete, newest, coordinators };
+    let news = TableUpdates { deltas: Vec::new(), nodes: None, tables, complete, newest, coordinators };
     let bytes = news.with_encoded(rows, nodes.unwrap_or_default());
     Some(EncodedNews { digest: BeatKey::digest(&bytes), bytes })
 }
@@ -96,7 +96,7 @@ mod tests {
     fn news_are_encoded_once_per_held_version() {
         let mut state = state();
         register(&mut state);
-        let (kept, since) = (NewsKept::default(), state.table_version());
+        let (kept, since) = (UpdateCache::default(), state.table_version());
         assert!(kept.of(&state, since, &here()).is_none(), "it holds everything");
         register(&mut state);
         let first = kept.of(&state, since, &here()).unwrap();
@@ -104,13 +104,13 @@ mod tests {
             let again = kept.of(&state, since, &here()).unwrap();
             assert_eq!(again.bytes.as_ptr(), first.bytes.as_ptr(), "shared, not copied");
         }
-        let news = News::read(&first.bytes, Incarnation::new(1)).unwrap();
+        let news = TableUpdates::read(&first.bytes, Incarnation::new(1)).unwrap();
         assert_eq!((news.complete, news.coordinators), (state.table_version(), here()));
         assert_eq!(news.nodes.unwrap().nodes.len(), 1);
         assert!(news.deltas.is_empty(), "no row of a table changed");
         register(&mut state);
         let later = kept.of(&state, since, &here()).unwrap();
-        assert_eq!(News::read(&later.bytes, Incarnation::new(1)).unwrap().nodes.unwrap().nodes.len(), 2);
+        assert_eq!(TableUpdates::read(&later.bytes, Incarnation::new(1)).unwrap().nodes.unwrap().nodes.len(), 2);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             })
             .collect();
         register(&mut state);
-        let kept = NewsKept::default();
+        let kept = UpdateCache::default();
         let made = versions.iter().filter(|since| kept.of(&state, **since, &here()).is_some()).count();
         assert_eq!(made, KEPT_MAX, "the rest is pushed");
     }

@@ -8,11 +8,11 @@ use crate::leader::session::Session;
 use crate::raft::connect;
 use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::ClusterState;
-use archon_coordinator_core::term::{Acknowledged, Due, Heard, Piece, Pieces, Promise, PushStep};
+use archon_coordinator_core::term::{HeartbeatSummary, Piece, Pieces, Promise, PushProgress, PushStep, PushUrgency};
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::members::control::{Push, Pushed};
+use archon_proto::convert::members::control::{Push, PushAnswer};
 use archon_proto::v1::control_client::ControlClient;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NEWS_SINCE, NodeId, PushKey, TableId, Version};
 use bytes::Bytes;
@@ -49,12 +49,12 @@ struct Message {
 }
 
 /// Deltas that are or were recently encoded.
-struct Recent<'a> {
+struct RecentDeltas<'a> {
     deltas: &'a Deltas,
     stale_max: Duration,
 }
 
-impl Pieces for Recent<'_> {
+impl Pieces for RecentDeltas<'_> {
     type Rows = Bytes;
     type Nodes = Bytes;
 
@@ -94,10 +94,10 @@ impl PushLimits {
     }
 
     /// Returns the limit of pushes with this urgency.
-    const fn of(&self, due: Due) -> &Semaphore {
+    const fn of(&self, due: PushUrgency) -> &Semaphore {
         match due {
-            Due::Duties => &self.urgent,
-            Due::Table => &self.table_only,
+            PushUrgency::Duties => &self.urgent,
+            PushUrgency::Table => &self.table_only,
         }
     }
 
@@ -114,7 +114,7 @@ pub(super) struct Pusher {
     target: Target,
     /// Notified whenever there may be something to push.
     wake: Arc<Notify>,
-    acknowledged: Acknowledged,
+    acknowledged: PushProgress,
 }
 
 impl Pusher {
@@ -133,12 +133,13 @@ impl Pusher {
             node,
             target: target.clone(),
             wake,
-            acknowledged: Acknowledged::default(),
+            acknowledged: PushProgress::default(),
         }
     }
 
     pub(super) async fn run(mut self, transport: Transport, stop: CancellationToken) {
-        let Some(channel) = connect(&transport, &self.target.address, Expected::Node(self.target.name.clone())) else {
+        let Some(channel) = connect(&transport, &self.target.address, ExpectedPeer::Node(self.target.name.clone()))
+        else {
             tracing::error!(node = %self.node, address = self.target.address, "the node's address is not host:port");
             return;
         };
@@ -214,7 +215,7 @@ impl Pusher {
     fn next_step(&mut self) -> PushStep {
         let (now, quorum) = (boot_now(), self.session.quorum());
         let beat = self.session.last_heartbeat(self.node).filter(|beat| beat.incarnation == self.target.incarnation);
-        let heard = beat.map(|beat| Heard { at: beat.at, holds: beat.table_version, carried: beat.carried });
+        let heard = beat.map(|beat| HeartbeatSummary { at: beat.at, holds: beat.table_version, carried: beat.carried });
         let (lost, step) = quorum.replicated().read(|state| {
             let speaks_news = state.protocol >= NEWS_SINCE;
             let has_news = |holds| speaks_news && self.session.news.of(state, holds, &quorum.coordinators()).is_some();
@@ -235,7 +236,7 @@ impl Pusher {
 
     /// Returns a push of the node's missing data, or `None`. `key`: from its heartbeats.
     fn next(&self, key: PushKey) -> Option<(Message, Promise)> {
-        let pieces = Recent { deltas: &self.limits.deltas, stale_max: self.limits.stale_max() };
+        let pieces = RecentDeltas { deltas: &self.limits.deltas, stale_max: self.limits.stale_max() };
         self.session.quorum().replicated().read(|state| {
             let (push, promise) = self.acknowledged.next(state, self.node, &pieces)?;
             let (nodes, rows) = (push.nodes.unwrap_or_default(), push.rows);
@@ -265,7 +266,7 @@ impl Pusher {
         client: &mut ControlClient<Channel>,
         message: Message,
         mut turn: Option<SemaphorePermit<'_>>,
-    ) -> Result<Pushed, ErrorDetail> {
+    ) -> Result<PushAnswer, ErrorDetail> {
         let sending = Self::send(client, message);
         tokio::pin!(sending);
         loop {
@@ -276,17 +277,17 @@ impl Pusher {
         }
     }
 
-    async fn send(client: &mut ControlClient<Channel>, message: Message) -> Result<Pushed, ErrorDetail> {
+    async fn send(client: &mut ControlClient<Channel>, message: Message) -> Result<PushAnswer, ErrorDetail> {
         let mut request = tonic::Request::new(message.push.with_encoded(message.rows, message.nodes));
         request.set_timeout(PUSH_DEADLINE);
         let answer = tokio::time::timeout(PUSH_DEADLINE, client.push(request)).await;
         let answer = answer.map_err(|_| ErrorDetail::new(ErrorKind::DeadlineExceeded, "the node did not answer"))?;
         let answer = answer.map_err(|status| detail_of(&status))?.into_inner();
-        Pushed::try_from(answer).map_err(ErrorDetail::from)
+        PushAnswer::try_from(answer).map_err(ErrorDetail::from)
     }
 
     /// Records the data that the node now holds. Returns true if it obeys the push.
-    fn take_answer(&mut self, promise: Promise, answer: Pushed) -> bool {
+    fn take_answer(&mut self, promise: Promise, answer: PushAnswer) -> bool {
         for (placement, error) in &answer.refused {
             tracing::warn!(node = %self.node, %placement, %error, "a duty could not be taken up");
         }

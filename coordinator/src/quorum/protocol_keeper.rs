@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The identity of a running coordinator's directory, which is locked as long as this lives.
-pub(crate) type Kept = Arc<Mutex<Identity>>;
+pub(crate) type SharedIdentity = Arc<Mutex<Identity>>;
 
 /// Works until `stop`.
-pub(crate) async fn run(identity: Kept, quorum: Quorum, stop: CancellationToken) {
+pub(crate) async fn run(identity: SharedIdentity, quorum: Quorum, stop: CancellationToken) {
     let mut applied = quorum.replicated().applied();
     let mut told = false;
     loop {
@@ -37,7 +37,7 @@ pub(crate) async fn run(identity: Kept, quorum: Quorum, stop: CancellationToken)
     }
 }
 
-async fn record(identity: &Kept, protocol: u32) -> Result<(), IdentityError> {
+async fn record(identity: &SharedIdentity, protocol: u32) -> Result<(), IdentityError> {
     if !identity.lock().lags(protocol) {
         return Ok(());
     }

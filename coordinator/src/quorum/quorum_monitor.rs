@@ -1,7 +1,7 @@
 //! Logs this coordinator's view of the quorum: the leader, the lack of one, voters that the leader does not hear. Each
 //! change once, and only if it lasts.
 
-use crate::raft::{Lack, Quorum, QuorumView, VoterView, read_only};
+use crate::raft::{LowSpace, Quorum, QuorumView, VoterView, read_only};
 use crate::statistics::metrics::Metrics;
 use archon_types::{CoordinatorRole, Setting, Settings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ enum Note {
     /// It hears enough voters again.
     MajorityBack,
     /// A voter, this one or one that this leader hears, accepts no new log entries.
-    Lacks { voter: String, lack: Lack },
+    Lacks { voter: String, lack: LowSpace },
     /// It accepts entries again.
     Space { voter: String },
     /// For lack of space this leader accepts no changes.
@@ -245,7 +245,7 @@ mod tests {
         let lacks = |role, of: &[u64]| {
             let mut view = view(role, Some(if role == CoordinatorRole::Leader { 1 } else { 2 }), &[]);
             for voter in &mut view.voters {
-                voter.lack = of.contains(&voter.id).then_some(Lack::Fails);
+                voter.lack = of.contains(&voter.id).then_some(LowSpace::Fails);
             }
             view
         };
@@ -255,7 +255,7 @@ mod tests {
             notes
         };
         let reported =
-            |id: u64| Note::Lacks { voter: format!("coordinator {id} at 127.0.0.1:{id}"), lack: Lack::Fails };
+            |id: u64| Note::Lacks { voter: format!("coordinator {id} at 127.0.0.1:{id}"), lack: LowSpace::Fails };
         let space = |id: u64| Note::Space { voter: format!("coordinator {id} at 127.0.0.1:{id}") };
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), [reported(2)]);
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), []);

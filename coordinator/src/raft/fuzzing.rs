@@ -1,7 +1,7 @@
 //! Entry points for the fuzzer: input from other voters and from this voter's disk.
 
 use super::log::codec;
-use super::network::judge::{Judged, SnapshotHeader, Standard, TERM_JUMP_MAX};
+use super::network::judge::{PeerMessage, SnapshotHeader, Standard, TERM_JUMP_MAX};
 use super::snapshot::SnapshotDir;
 use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote, Voter};
 use crate::config::FirstStart;
@@ -83,7 +83,7 @@ pub fn raft_message(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
     }
 }
 
-fn judged<T: DeserializeOwned + Judged>(what: &'static str, bytes: &[u8], by: Standard) -> Result<T, String> {
+fn judged<T: DeserializeOwned + PeerMessage>(what: &'static str, bytes: &[u8], by: Standard) -> Result<T, String> {
     let value: T = codec::decode(what, bytes).map_err(|error| error.to_string())?;
     value.judge(by).map(|()| value)
 }

@@ -13,14 +13,14 @@ mod types;
 
 pub(crate) use identity::generations::Standby;
 pub(crate) use identity::kept_marks::KeptMarks;
-pub(crate) use identity::spoken::Spoken;
-pub(crate) use log::lack::Lack;
+pub(crate) use identity::protocol_support::ProtocolSupport;
+pub(crate) use log::low_space::LowSpace;
 pub use log::store::StoreError;
-pub(crate) use machine::checksums::{Checksums, Differs};
-pub(crate) use machine::{Replicated, TableVersions};
+pub(crate) use machine::checksums::{Checksums, StateDifference};
+pub(crate) use machine::{ReplicatedState, TableVersions};
 pub(crate) use network::connect;
 pub(crate) use network::distances::FarStreaks;
-pub(crate) use network::hello::{Answers, Asked, ask_all, boot_at, check_distance};
+pub(crate) use network::hello::{Answers, HelloQuestions, ask_all, boot_at, check_distance};
 pub(crate) use network::peers::Peers;
 pub(crate) use network::wire::{LocalVoter, quorum_key};
 pub(crate) use quorum::Quorum;
@@ -40,7 +40,7 @@ use log::store::LogStore;
 use machine::Machine;
 use network::Network;
 use network::hints::Hints;
-use network::peers::{Inside, SNAPSHOT_DEADLINE};
+use network::peers::{RaftHandles, SNAPSHOT_DEADLINE};
 use openraft::{Config, SnapshotPolicy};
 use quorum::voter_reports::VoterReports;
 use snapshot::SnapshotDir;
@@ -105,7 +105,7 @@ pub(crate) struct Storage {
     log: LogStore,
     /// Path of the log, for messages.
     directory: PathBuf,
-    replicated: Arc<Replicated>,
+    replicated: Arc<ReplicatedState>,
 }
 
 impl Storage {
@@ -116,7 +116,7 @@ impl Storage {
     }
 
     /// Opens the log of `data_dir`, beside its snapshots.
-    fn open_log(data_dir: &Path, snapshots: SnapshotDir, spoken: Spoken) -> Result<Self, CoordinatorError> {
+    fn open_log(data_dir: &Path, snapshots: SnapshotDir, spoken: ProtocolSupport) -> Result<Self, CoordinatorError> {
         let (disk, directory) = log_disk(data_dir)?;
         Self::open_on(Arc::new(disk), directory, WalConfig::default(), (snapshots, spoken))
     }
@@ -126,11 +126,11 @@ impl Storage {
         disk: Arc<dyn Disk>,
         directory: PathBuf,
         config: WalConfig,
-        (snapshots, spoken): (SnapshotDir, Spoken),
+        (snapshots, spoken): (SnapshotDir, ProtocolSupport),
     ) -> Result<Self, CoordinatorError> {
         let covered = || Ok(snapshots.newest()?.and_then(|(meta, _)| meta.last_log_id));
         let log = LogStore::open(disk, config, covered)?;
-        Ok(Self { log, directory, replicated: Replicated::new(snapshots, spoken) })
+        Ok(Self { log, directory, replicated: ReplicatedState::new(snapshots, spoken) })
     }
 
     /// Returns true if neither a vote nor an entry was ever written.
@@ -193,7 +193,7 @@ pub(crate) async fn start(
     let raft = machine::raft::Raft::build(local_voter.id, config(local_voter.timing)?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
-    peers.set(Inside {
+    peers.set(RaftHandles {
         raft: raft.clone(),
         term,
         space: space.clone(),

@@ -9,7 +9,7 @@ openraft::declare_raft_types!(
     /// What openraft calls a type configuration: our command, our answer, our voter.
     pub(crate) TypeConfig:
         D = Arc<CommandBatch>,
-        R = Applied,
+        R = BatchResult,
         NodeId = u64,
         Node = Voter,
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
@@ -27,7 +27,7 @@ pub(crate) struct Voter {
 
 /// Result of applying one batch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Applied {
+pub(crate) struct BatchResult {
     /// One answer per command; empty for an entry without commands.
     pub(crate) responses: Vec<Response>,
     /// The batch was decided under another term than the one it was logged in, so it changed nothing.

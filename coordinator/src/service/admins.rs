@@ -5,7 +5,7 @@ use crate::leader::session::Session;
 use crate::service::call::{Call, Stage};
 use crate::service::documents::LONG_REQUESTS_MAX;
 use crate::service::{Context, answered_before, check_named, only};
-use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer};
+use archon_coordinator_core::{ClusterState, Command, LeaderView, Liveness, Response as Answer};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -23,9 +23,9 @@ pub(crate) struct Admins {
 pub(crate) type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
 /// Returns the leader's volatile view, which is not in the state.
-pub(crate) fn remembered(session: &Session) -> Remembered {
+pub(crate) fn remembered(session: &Session) -> LeaderView {
     let term = session.term().lock();
-    session.quorum().replicated().read(|state| Remembered::new(state, term.liveness(), boot_now()))
+    session.quorum().replicated().read(|state| LeaderView::new(state, term.liveness(), boot_now()))
 }
 
 pub(crate) fn unexpected(answer: &Answer) -> ErrorDetail {
@@ -61,7 +61,7 @@ impl Admins {
     pub(super) async fn view_back<T>(
         &self,
         call: &Call<'_>,
-        look: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> Result<T>,
+        look: impl FnOnce(&Arc<Session>, &ClusterState, &LeaderView) -> Result<T>,
     ) -> Result<T> {
         let session = self.context.confirmed(call.within).await?;
         let remembered = remembered(&session);

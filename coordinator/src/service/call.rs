@@ -1,7 +1,7 @@
 //! One administrative call: its caller, its progress, and the audit record of a change.
 
 use super::budget;
-use crate::audit::{Audit, Change, Outcome, Record, What};
+use crate::audit::{Audit, Change, LineKind, Outcome, Record};
 use crate::clock::wall_now;
 use archon_coordinator_core::Actor;
 use archon_documents::{Effect, MethodCall};
@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
     ) -> Self {
         let record = audited.map(|(subject, asked)| Record {
             at: wall_now(),
-            what: What::Change,
+            what: LineKind::Change,
             who: caller.identity.as_ref().map(|identity| identity.to_string()),
             from: Some(caller.address),
             via: caller.via.as_ref().map(|speaker| speaker.to_string()),

@@ -6,7 +6,7 @@ use super::refuse;
 use crate::service::admins::{Admins, Result};
 use archon_documents::{Effect, Method, MethodCall, read_request, write};
 use archon_proto::convert::ids::request_id;
-use archon_proto::documents::{AnswerDocuments, Answering, DOCUMENT_BYTES_MAX};
+use archon_proto::documents::{AnswerDocuments, AnswerFuture, DOCUMENT_BYTES_MAX};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ macro_rules! answers {
 pub(super) use answers;
 
 /// Answers one method.
-type Answer = fn(Arc<Admins>, Request<v1::AdminRequest>) -> Answering;
+type Answer = fn(Arc<Admins>, Request<v1::AdminRequest>) -> AnswerFuture;
 
 macro_rules! table {
     ($($request:path,)+) => {
@@ -115,7 +115,7 @@ fn written(answer: Result<Vec<u8>, ErrorDetail>) -> Result<Response<v1::AdminAns
 }
 
 impl AnswerDocuments for Admins {
-    fn answer(self: Arc<Self>, method: &'static Method, request: Request<v1::AdminRequest>) -> Answering {
+    fn answer(self: Arc<Self>, method: &'static Method, request: Request<v1::AdminRequest>) -> AnswerFuture {
         match ANSWERS.iter().find(|(name, _)| *name == method.name) {
             Some((_, answer)) => answer(self, request),
             None => Box::pin(async {

@@ -15,8 +15,8 @@ pub(crate) mod stats;
 pub(crate) mod table;
 
 use crate::audit::Audit;
-use crate::first_start::Waiting;
-use crate::leader::session::{Leading, Session};
+use crate::first_start::WaitReason;
+use crate::leader::session::{CurrentSession, Session};
 use crate::raft::Quorum;
 use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::{ClusterState, Response};
@@ -45,8 +45,8 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) quorum: Arc<OnceLock<Quorum>>,
     /// The reason of the wait until then.
-    pub(crate) waiting: Waiting,
-    pub(crate) leading: Leading,
+    pub(crate) waiting: WaitReason,
+    pub(crate) leading: CurrentSession,
     pub(crate) metrics: Arc<Metrics>,
     /// Records changes with their originators, and refusals.
     pub(crate) audit: Audit,

@@ -5,16 +5,16 @@ use crate::clock::{boot_now, wall_now};
 use crate::leader::confirm::Confirmations;
 use crate::leader::load::SpaceWait;
 use crate::leader::session::Session;
-use archon_coordinator_core::term::{Polled, Reported, polled};
+use archon_coordinator_core::term::{PollAnswer, ReportOutcomes, polled};
 use archon_coordinator_core::{
     Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm,
 };
 use archon_proto::convert::ids::{node_sender, storage_id};
-use archon_proto::convert::members::duties::{Duties, DutiesAsked};
+use archon_proto::convert::members::duties::{Duties, DutiesQuery};
 use archon_proto::convert::members::report::{Outcomes, Reports};
 use archon_proto::convert::members::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
 use archon_proto::convert::members::revocations::RevocationsQuery;
-use archon_proto::convert::members::session::{Member, Registered, Registration};
+use archon_proto::convert::members::session::{Member, Registration, RegistrationResult};
 use archon_proto::convert::required;
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
@@ -57,7 +57,7 @@ impl Sessions {
         caller: &Caller,
         request: v1::RegisterRequest,
         within: Duration,
-    ) -> Result<Registered, ErrorDetail> {
+    ) -> Result<RegistrationResult, ErrorDetail> {
         let wire_cluster = request.cluster.clone();
         let Registration { register: node, .. } = Registration::try_from(request)?;
         caller.check_name(REGISTER, role_of(node.participant.is_some()), &node.name)?;
@@ -107,7 +107,7 @@ impl Sessions {
                 let registered = |state: &ClusterState| {
                     let (cluster, protocol, settings) = (state.cluster, state.protocol, state.settings.clone());
                     let generation_key = state.generation_key(state.generation);
-                    Registered { cluster, node, generation_key, incarnation, protocol, settings }
+                    RegistrationResult { cluster, node, generation_key, incarnation, protocol, settings }
                 };
                 Ok(state.read(registered))
             }
@@ -182,7 +182,7 @@ impl Sessions {
             if reported.needs_round() {
                 session.confirm(within).await?;
             }
-            let Reported { refused, commands } = reported;
+            let ReportOutcomes { refused, commands } = reported;
             for (place, refused) in places.iter().zip(refused) {
                 if let Some(outcome) = outcomes.get_mut(*place) {
                     *outcome = refused;
@@ -228,7 +228,7 @@ impl Sessions {
     /// Waits until a participant has other duties than the ones it knows.
     async fn poll_duties(&self, caller: &Caller, request: v1::DutiesRequest) -> Result<Duties, ErrorDetail> {
         let cluster = request.cluster.clone();
-        let asked = DutiesAsked::try_from(request)?;
+        let asked = DutiesQuery::try_from(request)?;
         let Member { node, incarnation, .. } = asked.member;
         let session = self.context.leader(POLL_LEADER_WAIT).await?;
         let deadline = tokio::time::Instant::now() + Duration::from_millis(asked.wait_ms.into());
@@ -267,12 +267,12 @@ impl Sessions {
             let found = state.read(|state| polled(state, own, term, (asked.term, asked.version), told))?;
             // A poll is not woken when the participant's incarnation is recorded as active.
             let until = match found {
-                Polled::News(told, duties) => {
+                PollAnswer::News(told, duties) => {
                     session.polls().tell(node, told);
                     return Ok(answer(term, told.version, Some(duties)));
                 }
-                Polled::Nothing => deadline,
-                Polled::NotActive => deadline.min(tokio::time::Instant::now() + ACTIVATION_LOOK),
+                PollAnswer::Nothing => deadline,
+                PollAnswer::NotActive => deadline.min(tokio::time::Instant::now() + ACTIVATION_LOOK),
             };
             tokio::select! {
                 () = session.stop().cancelled() => return Err(session.quorum().not_leading()),

@@ -38,8 +38,8 @@ impl v1::stats_server::Stats for StatsService {
 mod tests {
     use super::*;
     use crate::audit::Audit;
-    use crate::first_start::Waiting;
-    use crate::leader::session::Leading;
+    use crate::first_start::WaitReason;
+    use crate::leader::session::CurrentSession;
     use crate::service::Context;
     use crate::statistics::metrics::Metrics;
     use archon_security::connection_limit::ConnectionLimit;
@@ -53,8 +53,8 @@ mod tests {
         let context = Context {
             id: 2,
             quorum: Arc::new(OnceLock::new()),
-            waiting: Waiting::default(),
-            leading: Leading::default(),
+            waiting: WaitReason::default(),
+            leading: CurrentSession::default(),
             audit: Audit::new(Arc::clone(&metrics)).0,
             metrics,
             transport: archon_security::Transport::default(),

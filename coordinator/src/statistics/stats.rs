@@ -6,7 +6,7 @@ use crate::service::Context;
 use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::Totals;
 use archon_telemetry::{
-    Definition, DiskReadings, Distribution, Family, Label, Labelled, LogReadings, ProcessReadings, Source,
+    Definition, DiskReadings, Distribution, Family, Label, LabelledValues, LogReadings, ProcessReadings, Source,
     TransportReadings, metrics,
 };
 use archon_types::{MovePhase, NodeStatus, PartitionStatus};
@@ -89,17 +89,17 @@ metrics! {
     /// The cluster, reported only by the leading coordinator, so that nothing is counted twice.
     #[derive(Debug)]
     pub(crate) struct ClusterReadings {
-        nodes: Labelled<u64> = Definition::gauge("archon_cluster_nodes", "nodes by status").by(NODE_STATUS);
+        nodes: LabelledValues<u64> = Definition::gauge("archon_cluster_nodes", "nodes by status").by(NODE_STATUS);
         nodes_unreached: u64 = Definition::gauge(
             "archon_cluster_nodes_unreached",
             "live nodes that clients cannot reach"
         );
-        participants: Labelled<u64> = Definition::gauge(
+        participants: LabelledValues<u64> = Definition::gauge(
             "archon_cluster_participants",
             "participants of lease tables by status"
         )
         .by(NODE_STATUS);
-        partitions: Labelled<u64> = Definition::gauge(
+        partitions: LabelledValues<u64> = Definition::gauge(
             "archon_cluster_partitions",
             "partitions of all tables by status; unavailable ones have no leader"
         )
@@ -108,7 +108,7 @@ metrics! {
             "archon_cluster_partitions_under_replicated",
             "assigned partitions with fewer in-sync replicas than their table requires"
         );
-        moves: Labelled<u64> = Definition::gauge("archon_cluster_moves", "unfinished moves by phase").by(PHASE);
+        moves: LabelledValues<u64> = Definition::gauge("archon_cluster_moves", "unfinished moves by phase").by(PHASE);
         copies_condemned: u64 = Definition::gauge(
             "archon_cluster_copies_condemned",
             "replicas of deleted partitions (dropped, merged, abandoned splits) that are not deleted yet"

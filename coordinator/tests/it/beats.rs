@@ -3,9 +3,9 @@
 use super::common::{FakeNode, Quorum, beat_stream, beats};
 use super::{SOON, settings};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
-use archon_proto::convert::members::beats::{BEATS_MAX, BeatAnswers, Judged};
+use archon_proto::convert::members::beats::{BEATS_MAX, BeatAnswers, HeartbeatAnswers};
 use archon_proto::v1;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn ended(reader: &mut FrameReader) -> ErrorDetail {
     detail
 }
 
-fn numbers(judged: &Judged) -> Vec<(u64, u64)> {
+fn numbers(judged: &HeartbeatAnswers) -> Vec<(u64, u64)> {
     judged.answers.iter().map(|answer| (answer.node.get(), answer.number)).collect()
 }
 
@@ -115,7 +115,7 @@ async fn malformed_frame_ends_only_its_stream_with_an_error() {
     let exchange = connect(
         &Transport::default(),
         &leader,
-        &Expected::Coordinators,
+        &ExpectedPeer::Coordinators,
         StreamKind::Exchange,
         1_024,
         Duration::from_secs(5),

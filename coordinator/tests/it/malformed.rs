@@ -13,9 +13,9 @@ use tonic::{Request, Status};
 
 /// Passes bodies unchanged.
 #[derive(Clone, Copy, Default)]
-struct Raw;
+struct RawCodec;
 
-impl Codec for Raw {
+impl Codec for RawCodec {
     type Encode = Bytes;
     type Decode = Bytes;
     type Encoder = Self;
@@ -30,7 +30,7 @@ impl Codec for Raw {
     }
 }
 
-impl Encoder for Raw {
+impl Encoder for RawCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -40,7 +40,7 @@ impl Encoder for Raw {
     }
 }
 
-impl Decoder for Raw {
+impl Decoder for RawCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -121,7 +121,7 @@ async fn malformed_requests_are_errors_and_change_nothing() {
         for (method, must_fail) in WRITES.iter().map(|m| (m, true)).chain(READS.iter().map(|m| (m, false))) {
             client.ready().await.unwrap();
             let path = format!("/archon.v1.{method}").parse().unwrap();
-            let call = client.unary(Request::new(Bytes::from(bytes.clone())), path, Raw);
+            let call = client.unary(Request::new(Bytes::from(bytes.clone())), path, RawCodec);
             let answer = tokio::time::timeout(Duration::from_secs(60), call).await;
             let answer = answer.unwrap_or_else(|_| panic!("{method} hangs on {bytes:?}"));
             assert!(!(must_fail && answer.is_ok()), "{method} accepted {bytes:?}");

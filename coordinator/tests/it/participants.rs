@@ -2,14 +2,14 @@
 
 use crate::common::{self, FakeNode, Quorum, ask, request_id, status};
 use crate::{SOON, settings};
-use archon_documents::{CreateTable, DescribeTable, GiveOrder, Order, PartitionName, SetNode, Withdraw};
+use archon_documents::{CreateTable, DescribeTable, GiveOrder, Order, PartitionName, RevokeCertificates, SetNode};
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::members::beats::Granted;
+use archon_proto::convert::members::beats::LeaseGrant;
 use archon_proto::v1;
 use archon_proto::v1::duty::Duty;
 use archon_proto::v1::replica_report::Fact;
 use archon_proto::v1::session_client::SessionClient;
-use archon_types::{ErrorDetail, ErrorKind, Holds, NodeGoal, PROTOCOL_NEWEST, Partitioning, ReasonCode};
+use archon_types::{ErrorDetail, ErrorKind, NodeGoal, PROTOCOL_NEWEST, Partitioning, ReasonCode, TableContent};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -49,7 +49,7 @@ impl Worker {
         Ok(Self { cluster: answer.cluster, sender, boot, number: 0, obeys: (0, 0) })
     }
 
-    async fn heartbeat(&mut self, leader: &str) -> Granted {
+    async fn heartbeat(&mut self, leader: &str) -> LeaseGrant {
         self.number += 1;
         let sender = self.sender.unwrap();
         let beat = v1::Beat {
@@ -118,7 +118,7 @@ async fn quorum_with_jobs() -> (Quorum, String) {
     let quorum = Quorum::start(1, settings(1, 1)).await;
     let leader = quorum.leader_address().await;
     let partitioning = Partitioning::Hash { partitions: PARTITIONS };
-    ask(&leader, &CreateTable::new("jobs", partitioning, 1, Holds::Lease)).await.unwrap();
+    ask(&leader, &CreateTable::new("jobs", partitioning, 1, TableContent::Lease)).await.unwrap();
     (quorum, leader)
 }
 
@@ -265,7 +265,7 @@ async fn revocations((leader, address): (&Channel, &str), version: u64, wait_ms:
 #[tokio::test(flavor = "multi_thread")]
 async fn revocation_ends_waiting_polls_at_once() {
     let (quorum, leader) = quorum_with_jobs().await;
-    let withdraw = |name: &str| Withdraw {
+    let withdraw = |name: &str| RevokeCertificates {
         identity: format!("participant/{name}"),
         begins_before_at_ms: None,
         readmit: false,

@@ -4,7 +4,7 @@ use crate::common::{FakeNode, Quorum, Trouble, channel};
 use archon_proto::v1;
 use archon_proto::v1::table_client::TableClient;
 use archon_types::limits::PIECE_BYTES_MAX;
-use archon_types::{Assembled, Assembly, LeaseTiming, PartitionTable, Settings, TablePiece};
+use archon_types::{Assembly, AssemblyResult, LeaseTiming, PartitionTable, Settings, TablePiece};
 use std::time::{Duration, Instant};
 
 /// Default maximum size of a message in gRPC libraries.
@@ -64,9 +64,9 @@ async fn fetched(address: &str) -> (PartitionTable, usize) {
         let answer = client.get_table(request).await.unwrap().into_inner();
         count += 1;
         match Assembly::take(&mut held, TablePiece::try_from(answer.delta.unwrap()).unwrap()) {
-            Assembled::More(next) => from = next,
-            Assembled::Whole(delta) => return (PartitionTable::from_whole(delta).unwrap(), count),
-            Assembled::Gap => panic!("the pieces do not go together"),
+            AssemblyResult::More(next) => from = next,
+            AssemblyResult::Whole(delta) => return (PartitionTable::from_whole(delta).unwrap(), count),
+            AssemblyResult::Gap => panic!("the pieces do not go together"),
         }
     }
 }

@@ -11,7 +11,7 @@ use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_testkit::wait_for_async;
 use archon_types::plan::Plan;
-use archon_types::{ErrorKind, Holds, KeyText, NodeStatus, Partitioning, RangeLimits, ReasonCode, Settings};
+use archon_types::{ErrorKind, KeyText, NodeStatus, Partitioning, RangeLimits, ReasonCode, Settings, TableContent};
 
 /// It answered UNIMPLEMENTED without a message, although reflection lists `Kv`.
 #[tokio::test(flavor = "multi_thread")]
@@ -58,9 +58,12 @@ async fn table_description_counts_copies_and_shows_ranges() {
     assert_eq!(describe("default", false).await.unwrap().partitions, None);
 
     let ranges = Partitioning::Range { split_at: vec!["m".into(), "f".into()], limits: RangeLimits::NONE };
-    assert!(ask(&leader, &CreateTable::new("times", ranges, 1, Holds::Data)).await.is_err(), "keys are in order");
+    assert!(
+        ask(&leader, &CreateTable::new("times", ranges, 1, TableContent::Data)).await.is_err(),
+        "keys are in order"
+    );
     let ranges = Partitioning::Range { split_at: vec!["f".into(), "m".into()], limits: RangeLimits::NONE };
-    ask(&leader, &CreateTable::new("times", ranges, 1, Holds::Data)).await.unwrap();
+    ask(&leader, &CreateTable::new("times", ranges, 1, TableContent::Data)).await.unwrap();
     let partitions = describe("times", true).await.unwrap().partitions.unwrap();
     let bounds = partitions.into_iter().filter_map(|row| row.range).map(|range| (range.begin, range.end));
     let wanted = [("", Some("f")), ("f", Some("m")), ("m", None)];
@@ -69,7 +72,9 @@ async fn table_description_counts_copies_and_shows_ranges() {
     assert_eq!(kind(describe("absent", false).await), ErrorKind::NotFound);
 
     // Problems of the table and its nodes, and of no other table.
-    ask(&leader, &CreateTable::new("jobs", Partitioning::Hash { partitions: 2 }, 1, Holds::Lease)).await.unwrap();
+    ask(&leader, &CreateTable::new("jobs", Partitioning::Hash { partitions: 2 }, 1, TableContent::Lease))
+        .await
+        .unwrap();
     let jobs = describe("jobs", false).await.unwrap();
     assert_eq!((jobs.partitions_led, jobs.copies_wanted, jobs.holders.len()), (0, 0, 0));
     let codes: Vec<_> = jobs.alerts.iter().map(|alert| alert.code.as_str().to_owned()).collect();
@@ -226,7 +231,7 @@ async fn simultaneous_split_reports_need_no_repetition() {
     }
     settle(&quorum, &mut nodes, 1).await;
     let ranges = Partitioning::Range { split_at: Vec::new(), limits: RangeLimits::NONE };
-    ask(&leader, &CreateTable::new("grows", ranges, 3, Holds::Data)).await.unwrap();
+    ask(&leader, &CreateTable::new("grows", ranges, 3, TableContent::Data)).await.unwrap();
     settle(&quorum, &mut nodes, 2).await;
     let (partition, at) = (PartitionName::new("grows", 0), Some(KeyText(bytes::Bytes::from_static(b"m"))));
     ask(&leader, &SplitPartition { partition, at, cancel: false, dry_run: false }).await.unwrap();

@@ -2,7 +2,7 @@
 //!
 //! All instances of a machine use one clock, which continues while the machine sleeps. So their logs can be compared.
 
-use archon_client::{Grant, Lost, PartitionId};
+use archon_client::{Grant, PartitionId, PartitionLost};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -128,7 +128,7 @@ impl OwnerLog {
     ///
     /// # Errors
     /// As [`Grant::check`].
-    pub fn check(&self, grant: &Grant) -> Result<(), Lost> {
+    pub fn check(&self, grant: &Grant) -> Result<(), PartitionLost> {
         let last_ns = boot_clock_ns();
         let checked = grant.check();
         let first_ns = boot_clock_ns();

@@ -16,16 +16,16 @@
 
 mod front_end;
 mod log;
-mod owned;
+mod owned_counters;
 mod protocol;
 mod serve;
 mod service;
-mod stored;
+mod stored_counters;
 mod uses;
 
 pub use front_end::FrontEnd;
 pub use log::{Line, OwnerLog, boot_clock_ns, read_lines};
 pub use protocol::{Answer, Request};
 pub use serve::{Serve, serve};
-pub use stored::{Counter, Stored};
+pub use stored_counters::{Counter, StoredCounters};
 pub use uses::{Instance, Use, Uses};

@@ -1,9 +1,9 @@
 //! An instance's reaction to gains and losses of partitions, and to requests.
 
 use super::log::{Line, OwnerLog, boot_clock_ns};
-use super::owned::Owned;
+use super::owned_counters::OwnedCounters;
 use super::protocol::{Answer, Request};
-use archon_client::{AcquireError, Callbacks, Client, Epoch, Grant, PartitionId, Routes, Why};
+use archon_client::{AcquireError, Callbacks, Client, Epoch, Grant, PartitionId, ReleaseCause, Routes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ pub(super) struct Service {
     client: Client,
     routes: Routes,
     log: Arc<OwnerLog>,
-    owned: Arc<Mutex<BTreeMap<PartitionId, Arc<Owned>>>>,
+    owned: Arc<Mutex<BTreeMap<PartitionId, Arc<OwnedCounters>>>>,
 }
 
 impl Service {
@@ -38,14 +38,14 @@ impl Service {
         answer.unwrap_or_else(|error| Answer::Failed(error.to_string()))
     }
 
-    fn with_owned<T>(&self, with: impl FnOnce(&mut BTreeMap<PartitionId, Arc<Owned>>) -> T) -> T {
+    fn with_owned<T>(&self, with: impl FnOnce(&mut BTreeMap<PartitionId, Arc<OwnedCounters>>) -> T) -> T {
         with(&mut self.owned.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Callbacks for Service {
     async fn acquire(&self, grant: Grant) -> Result<(), AcquireError> {
-        let owned = Owned::acquire(self.client.clone(), grant.clone()).await?;
+        let owned = OwnedCounters::acquire(self.client.clone(), grant.clone()).await?;
         let (partition, epoch) = (grant.partition().index, grant.epoch().get());
         self.log.acquired(grant.clone());
         self.log.write(&Line::Acquired { partition, epoch, at_ns: boot_clock_ns() });
@@ -53,7 +53,7 @@ impl Callbacks for Service {
         Ok(())
     }
 
-    async fn release(&self, grant: Grant, why: Why) {
+    async fn release(&self, grant: Grant, why: ReleaseCause) {
         let owned = self.with_owned(|all| all.remove(&grant.partition()));
         if let Some(owned) = owned {
             owned.release().await;

@@ -15,7 +15,7 @@ pub struct Lease {
 
 /// Reason of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum ReleaseReason {
     /// The service dropped it.
     Dropped,
     /// The server exceeds its load limit.

@@ -1,6 +1,6 @@
 //! Rows in Archon's key-value store: a key per partition, with its revision as the ETag.
 
-use super::row::{Etag, Listed, Row};
+use super::row::{Etag, ListedRow, Row};
 use super::store::{Put, Rows, StoreError};
 use archon_client::{Client, Error, Revision};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl KvRows {
 }
 
 impl Rows for KvRows {
-    async fn list(&self) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self) -> Result<Vec<ListedRow>, StoreError> {
         let mut listed = Vec::new();
         let mut after = Vec::new();
         loop {
@@ -57,7 +57,7 @@ impl Rows for KvRows {
                 let number = std::str::from_utf8(&entry.key[self.prefix.len()..])?;
                 let etag = Etag(entry.revision.get());
                 let row = Arc::new(serde_json::from_slice(&entry.value)?);
-                listed.push(Listed { partition: number.parse()?, etag, row });
+                listed.push(ListedRow { partition: number.parse()?, etag, row });
                 after = entry.key.to_vec();
             }
             if !page.more {

@@ -1,6 +1,6 @@
 //! Rows in memory.
 
-use super::row::{Etag, Listed, Row};
+use super::row::{Etag, ListedRow, Row};
 use super::store::{Put, Rows, StoreError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,9 +39,9 @@ impl MemoryRows {
     }
 
     /// [`Rows::list`], at once.
-    pub fn read(&self) -> Vec<Listed> {
+    pub fn read(&self) -> Vec<ListedRow> {
         let table = self.table();
-        let listed = |(partition, (etag, row)): (&u32, &(Etag, Arc<Row>))| Listed {
+        let listed = |(partition, (etag, row)): (&u32, &(Etag, Arc<Row>))| ListedRow {
             partition: *partition,
             etag: *etag,
             row: Arc::clone(row),
@@ -78,7 +78,7 @@ impl Table {
 }
 
 impl Rows for MemoryRows {
-    async fn list(&self) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self) -> Result<Vec<ListedRow>, StoreError> {
         Ok(self.read())
     }
 

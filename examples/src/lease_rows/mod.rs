@@ -32,13 +32,13 @@ mod world;
 #[cfg(test)]
 mod world_tests;
 
-pub use held::{Lease, Why};
+pub use held::{Lease, ReleaseReason};
 pub use kv::KvRows;
 pub use memory::MemoryRows;
 pub use partitioning::{Config, Effect, Partitioning};
-pub use row::{Etag, Listed, Row};
+pub use row::{Etag, ListedRow, Row};
 pub use runs::LeaseRows;
-pub use service::{ByParticipant, Held, Service};
+pub use service::{ByParticipant, Ownership, Service};
 pub use store::{Put, Rows, StoreError};
 pub use timing::{Timing, max_count};
 pub use world::{Conditions, Counts, Fault, World};

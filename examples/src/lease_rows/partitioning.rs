@@ -1,7 +1,7 @@
 //! Decisions of a server. Inputs are the time on its own clock and random numbers; outputs are effects.
 
-use super::held::{HeldLease, Lease, Stage, Why};
-use super::row::{Etag, Listed, Row};
+use super::held::{HeldLease, Lease, ReleaseReason, Stage};
+use super::row::{Etag, ListedRow, Row};
 use super::store::Put;
 use super::timing::Timing;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,7 +37,7 @@ pub enum Effect {
     /// Let the service prepare, then call [`Partitioning::acquired`].
     Acquire(Lease),
     /// Let the service finish its work, then call [`Partitioning::released`].
-    Release(Lease, Why),
+    Release(Lease, ReleaseReason),
     /// Notify the service of the loss, and cancel its work.
     Lost(Lease),
 }
@@ -172,13 +172,13 @@ impl Partitioning {
 
     /// Handles all rows, as they were at some moment before `now`; `None` if they could not be read. The order of
     /// taking is random, so that servers with the same view do not all try the same row.
-    pub fn listed(&mut self, rows: Option<Vec<Listed>>, now: u64, drawn: u64) {
+    pub fn listed(&mut self, rows: Option<Vec<ListedRow>>, now: u64, drawn: u64) {
         self.is_listing = false;
         self.expire(now);
         let Some(rows) = rows else { return };
         let mut before = std::mem::take(&mut self.rows);
         // A deleted row cannot be taken: it is forgotten.
-        for Listed { partition, etag, row } in rows {
+        for ListedRow { partition, etag, row } in rows {
             let same = before.remove(&partition).filter(|seen| seen.etag == etag);
             self.rows.insert(partition, same.unwrap_or(KnownRow { etag, row, since: now }));
         }
@@ -204,7 +204,7 @@ impl Partitioning {
         if well {
             held.stage = Stage::Owned;
             if self.stopping {
-                self.release(lease, Why::Stopped);
+                self.release(lease, ReleaseReason::Stopped);
             }
         } else {
             self.give_up(lease, now);
@@ -222,7 +222,7 @@ impl Partitioning {
     /// Drops a partition on the service's request. Returns true if it was held.
     pub fn drop_partition(&mut self, partition: u32, now: u64) -> bool {
         let Some(lease) = self.have(partition, now) else { return false };
-        self.release(lease, Why::Dropped);
+        self.release(lease, ReleaseReason::Dropped);
         true
     }
 
@@ -238,7 +238,7 @@ impl Partitioning {
         self.stopping = true;
         let owned = self.held.values().filter(|held| held.stage == Stage::Owned).map(|held| held.lease);
         for lease in owned.collect::<Vec<_>>() {
-            self.release(lease, Why::Stopped);
+            self.release(lease, ReleaseReason::Stopped);
         }
     }
 
@@ -300,7 +300,7 @@ impl Partitioning {
         }
     }
 
-    fn release(&mut self, lease: Lease, why: Why) {
+    fn release(&mut self, lease: Lease, why: ReleaseReason) {
         if let Some(held) = self.in_stage(lease, Stage::Owned) {
             held.stage = Stage::Releasing;
             self.effects.push_back(Effect::Release(lease, why));
@@ -329,7 +329,7 @@ impl Partitioning {
         while sum > most && loads.len() > 1 {
             let Some((load, lease)) = loads.pop() else { return };
             sum -= load;
-            self.release(lease, Why::Overloaded);
+            self.release(lease, ReleaseReason::Overloaded);
         }
     }
 

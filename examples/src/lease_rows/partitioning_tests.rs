@@ -12,15 +12,15 @@ fn server(partitions_max: usize) -> Partitioning {
     Partitioning::new(config(partitions_max), BEGAN, 0)
 }
 
-fn row(partition: u32, etag: u64, server: &str) -> Listed {
+fn row(partition: u32, etag: u64, server: &str) -> ListedRow {
     let row = Row { server: server.to_owned(), ..Row::default() };
-    Listed { partition, etag: Etag(etag), row: Arc::new(row) }
+    ListedRow { partition, etag: Etag(etag), row: Arc::new(row) }
 }
 
-fn changed(listed: Listed, change: impl FnOnce(&mut Row)) -> Listed {
+fn changed(listed: ListedRow, change: impl FnOnce(&mut Row)) -> ListedRow {
     let mut row = Row::clone(&listed.row);
     change(&mut row);
-    Listed { row: Arc::new(row), ..listed }
+    ListedRow { row: Arc::new(row), ..listed }
 }
 
 fn effects(server: &mut Partitioning) -> Vec<Effect> {
@@ -66,7 +66,7 @@ fn server_takes_free_rows_up_to_its_maximum() {
 #[test]
 fn only_a_row_unchanged_for_four_minutes_is_taken() {
     let mut server = server(9);
-    let reads = |server: &mut Partitioning, at: u64, after: u64, rows: Vec<Listed>| {
+    let reads = |server: &mut Partitioning, at: u64, after: u64, rows: Vec<ListedRow>| {
         server.tick(at);
         assert_eq!(effects(server), [Effect::List]);
         server.listed(Some(rows), at + after, 0);
@@ -126,7 +126,7 @@ fn late_answer_acquires_nothing() {
 fn dropped_partition_is_released_then_broken() {
     let (mut server, lease) = holder(MINUTE);
     assert!(server.drop_partition(7, BEGAN + MINUTE));
-    assert_eq!(effects(&mut server), [Effect::Release(lease, Why::Dropped)]);
+    assert_eq!(effects(&mut server), [Effect::Release(lease, ReleaseReason::Dropped)]);
     assert!(server.have(7, BEGAN + MINUTE).is_none() && server.check(lease, BEGAN + MINUTE));
     // A renewal falls due while the service releases it.
     server.tick(BEGAN + MINUTE);
@@ -159,7 +159,7 @@ fn overloaded_server_releases_its_heaviest_for_good() {
     server.set_load(1, 7);
     server.tick(BEGAN + 1);
     let heavy = Lease { partition: 1, token: 11 };
-    assert_eq!(effects(&mut server)[0], Effect::Release(heavy, Why::Overloaded));
+    assert_eq!(effects(&mut server)[0], Effect::Release(heavy, ReleaseReason::Overloaded));
     server.released(heavy, BEGAN + 2);
     let written = effects(&mut server);
     assert!(matches!(&written[..], [Effect::Put { row, .. }] if row.broken && row.load == 7), "{written:?}");

@@ -25,7 +25,7 @@ pub struct Row {
 
 /// A row with its partition and its ETag.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
+pub struct ListedRow {
     /// The partition.
     pub partition: u32,
     /// Expected by the next write.

@@ -2,8 +2,8 @@
 
 use super::held::Lease;
 use super::partitioning::{Config, Effect, Partitioning};
-use super::row::{Etag, Listed, Row};
-use super::service::{Held, Service};
+use super::row::{Etag, ListedRow, Row};
+use super::service::{Ownership, Service};
 use super::store::{Put, Rows};
 use crate::counter::boot_clock_ns;
 use std::collections::BTreeMap;
@@ -18,18 +18,18 @@ use tokio::time::sleep;
 ///
 /// Dropping it is a death: nothing is released, and others wait until its leases have ended.
 pub struct LeaseRows {
-    shared: Arc<Shared>,
+    shared: Arc<RunState>,
     work: JoinHandle<()>,
 }
 
 /// State and decisions, for queries at any time.
-struct Shared {
+struct RunState {
     state: Mutex<Partitioning>,
     /// Wakes the task after a change from outside.
     wake: Notify,
 }
 
-impl Shared {
+impl RunState {
     fn lock(&self) -> MutexGuard<'_, Partitioning> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,7 +43,7 @@ impl LeaseRows {
     pub fn start<R: Rows, S: Service>(config: Config, timeout: Duration, rows: R, service: S) -> Result<Self, String> {
         config.timing.check()?;
         let state = Mutex::new(Partitioning::new(config, now(), random()));
-        let shared = Arc::new(Shared { state, wake: Notify::new() });
+        let shared = Arc::new(RunState { state, wake: Notify::new() });
         let work = Work {
             shared: Arc::clone(&shared),
             rows: Arc::new(rows),
@@ -57,13 +57,13 @@ impl LeaseRows {
     }
 
     /// Returns the held lease, if new work may be accepted for a partition now.
-    pub fn have_partition(&self, partition: u32) -> Option<Held> {
+    pub fn have_partition(&self, partition: u32) -> Option<Ownership> {
         let lease = self.shared.lock().have(partition, now())?;
         Some(held(&self.shared, lease))
     }
 
     /// Returns all leases for which new work may be accepted now.
-    pub fn owned(&self) -> Vec<Held> {
+    pub fn owned(&self) -> Vec<Ownership> {
         let (state, now) = (self.shared.lock(), now());
         state.owned(now).map(|lease| held(&self.shared, lease)).collect()
     }
@@ -98,22 +98,22 @@ impl Drop for LeaseRows {
 }
 
 /// A completed task.
-enum Done {
-    Listed(Option<Vec<Listed>>),
+enum CompletedTask {
+    Listed(Option<Vec<ListedRow>>),
     Written(u32, Put),
     Acquired(Lease, bool),
     Released(Lease),
 }
 
 struct Work<R, S> {
-    shared: Arc<Shared>,
+    shared: Arc<RunState>,
     rows: Arc<R>,
     service: Arc<S>,
     timeout: Duration,
     /// Each partition has at most one write and one callback.
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<CompletedTask>,
     /// The result assumed for a task that panics.
-    if_panicked: BTreeMap<Id, Done>,
+    if_panicked: BTreeMap<Id, CompletedTask>,
     callbacks: BTreeMap<u32, AbortHandle>,
 }
 
@@ -156,17 +156,17 @@ impl<R: Rows, S: Service> Work<R, S> {
                 Effect::Put { partition, etag, row } => self.put(partition, etag, row),
                 Effect::Acquire(lease) => {
                     let (service, held) = (Arc::clone(&self.service), held(&self.shared, lease));
-                    let task = async move { Done::Acquired(lease, service.acquire(held).await.is_ok()) };
-                    let callback = self.spawn(task, Done::Acquired(lease, false));
+                    let task = async move { CompletedTask::Acquired(lease, service.acquire(held).await.is_ok()) };
+                    let callback = self.spawn(task, CompletedTask::Acquired(lease, false));
                     self.callbacks.insert(lease.partition, callback);
                 }
                 Effect::Release(lease, _) => {
                     let (service, held) = (Arc::clone(&self.service), held(&self.shared, lease));
                     let task = async move {
                         service.release(held).await;
-                        Done::Released(lease)
+                        CompletedTask::Released(lease)
                     };
-                    let callback = self.spawn(task, Done::Released(lease));
+                    let callback = self.spawn(task, CompletedTask::Released(lease));
                     self.callbacks.insert(lease.partition, callback);
                 }
                 Effect::Lost(lease) => {
@@ -180,7 +180,11 @@ impl<R: Rows, S: Service> Work<R, S> {
     }
 
     /// Runs a task whose panic counts as `if_panicked`.
-    fn spawn(&mut self, task: impl Future<Output = Done> + Send + 'static, if_panicked: Done) -> AbortHandle {
+    fn spawn(
+        &mut self,
+        task: impl Future<Output = CompletedTask> + Send + 'static,
+        if_panicked: CompletedTask,
+    ) -> AbortHandle {
         let handle = self.tasks.spawn(task);
         self.if_panicked.insert(handle.id(), if_panicked);
         handle
@@ -190,40 +194,40 @@ impl<R: Rows, S: Service> Work<R, S> {
         let (rows, timeout) = (Arc::clone(&self.rows), self.timeout);
         let task = async move {
             match tokio::time::timeout(timeout, rows.list()).await {
-                Ok(Ok(listed)) => Done::Listed(Some(listed)),
+                Ok(Ok(listed)) => CompletedTask::Listed(Some(listed)),
                 Ok(Err(error)) => {
                     eprintln!("the rows could not be read: {error}");
-                    Done::Listed(None)
+                    CompletedTask::Listed(None)
                 }
-                Err(_) => Done::Listed(None),
+                Err(_) => CompletedTask::Listed(None),
             }
         };
-        self.spawn(task, Done::Listed(None));
+        self.spawn(task, CompletedTask::Listed(None));
     }
 
     fn put(&mut self, partition: u32, etag: Etag, row: Row) {
         let (rows, timeout) = (Arc::clone(&self.rows), self.timeout);
         let task = async move {
             let put = tokio::time::timeout(timeout, rows.put_if(partition, etag, &row)).await;
-            Done::Written(partition, put.unwrap_or(Put::Unknown))
+            CompletedTask::Written(partition, put.unwrap_or(Put::Unknown))
         };
-        self.spawn(task, Done::Written(partition, Put::Unknown));
+        self.spawn(task, CompletedTask::Written(partition, Put::Unknown));
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, done: CompletedTask) {
         let mut state = self.shared.lock();
         match done {
-            Done::Listed(rows) => state.listed(rows, now(), random()),
-            Done::Written(partition, put) => state.put(partition, put, now(), random()),
-            Done::Acquired(lease, well) => state.acquired(lease, well, now()),
-            Done::Released(lease) => state.released(lease, now()),
+            CompletedTask::Listed(rows) => state.listed(rows, now(), random()),
+            CompletedTask::Written(partition, put) => state.put(partition, put, now(), random()),
+            CompletedTask::Acquired(lease, well) => state.acquired(lease, well, now()),
+            CompletedTask::Released(lease) => state.released(lease, now()),
         }
     }
 }
 
-fn held(shared: &Arc<Shared>, lease: Lease) -> Held {
+fn held(shared: &Arc<RunState>, lease: Lease) -> Ownership {
     let shared = Arc::clone(shared);
-    Held::new(lease, move || shared.lock().check(lease, now()))
+    Ownership::new(lease, move || shared.lock().check(lease, now()))
 }
 
 /// Returns milliseconds on a clock that continues while the machine sleeps.

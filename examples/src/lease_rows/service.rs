@@ -4,18 +4,18 @@
 //! that no other code can grant beyond a lease. [`ByParticipant`] runs a service of this shape by the library.
 
 use super::held::Lease;
-use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, Why};
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, ReleaseCause};
 use std::fmt;
 use std::sync::Arc;
 
 /// The right to act for a partition, to be checked before each action in its name.
 #[derive(Clone)]
-pub struct Held {
+pub struct Ownership {
     lease: Lease,
     check: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-impl Held {
+impl Ownership {
     /// Creates one from a lease, and a check whether it holds.
     pub fn new(lease: Lease, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { lease, check: Arc::new(check) }
@@ -32,7 +32,7 @@ impl Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for Ownership {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lease.fmt(out)
     }
@@ -41,10 +41,10 @@ impl fmt::Debug for Held {
 /// As [`Callbacks`]: for one partition one of these runs at a time, and each acquisition has one end.
 pub trait Service: Send + Sync + 'static {
     /// Prepares to own a partition. An error gives it to another server.
-    fn acquire(&self, held: Held) -> impl Future<Output = Result<(), AcquireError>> + Send;
+    fn acquire(&self, held: Ownership) -> impl Future<Output = Result<(), AcquireError>> + Send;
 
     /// Finishes work on a partition that is still owned; then it is handed over.
-    fn release(&self, held: Held) -> impl Future<Output = ()> + Send;
+    fn release(&self, held: Ownership) -> impl Future<Output = ()> + Send;
 
     /// The partition is already lost.
     fn lost(&self, lease: Lease);
@@ -59,7 +59,7 @@ impl<S: Service> Callbacks for ByParticipant<S> {
         self.0.acquire(held(grant)).await
     }
 
-    async fn release(&self, grant: Grant, _: Why) {
+    async fn release(&self, grant: Grant, _: ReleaseCause) {
         self.0.release(held(grant)).await;
     }
 
@@ -68,7 +68,7 @@ impl<S: Service> Callbacks for ByParticipant<S> {
     }
 }
 
-fn held(grant: Grant) -> Held {
+fn held(grant: Grant) -> Ownership {
     let lease = Lease { partition: grant.partition().index, token: grant.epoch().get() };
-    Held::new(lease, move || grant.check().is_ok())
+    Ownership::new(lease, move || grant.check().is_ok())
 }

@@ -1,6 +1,6 @@
 //! Interface of a store.
 
-use super::row::{Etag, Listed, Row};
+use super::row::{Etag, ListedRow, Row};
 
 /// Error of a store.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
@@ -19,7 +19,7 @@ pub enum Put {
 /// A store with a row per partition. Requires compare-and-set.
 pub trait Rows: Send + Sync + 'static {
     /// Returns all existing rows, in the order of their partitions.
-    fn list(&self) -> impl Future<Output = Result<Vec<Listed>, StoreError>> + Send;
+    fn list(&self) -> impl Future<Output = Result<Vec<ListedRow>, StoreError>> + Send;
 
     /// Writes a row if it has this ETag. It is not created.
     fn put_if(&self, partition: u32, etag: Etag, row: &Row) -> impl Future<Output = Put> + Send;

@@ -5,7 +5,7 @@
 
 use super::memory::MemoryRows;
 use super::partitioning::{Config, Effect, Partitioning};
-use super::row::{Etag, Listed, Row};
+use super::row::{Etag, ListedRow, Row};
 use super::store::Put;
 use super::timing::Timing;
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +106,7 @@ enum StoreRequest {
 }
 
 enum Answer {
-    Listed(Option<Vec<Listed>>),
+    Listed(Option<Vec<ListedRow>>),
     Put(u32, Put),
 }
 

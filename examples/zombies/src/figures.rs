@@ -1,7 +1,9 @@
 //! All experiments of one report.
 
 use crate::Arguments;
-use crate::carried::{Away, CutOff, Death, Load, NODES_MAX, NotTaken, Way, away, cut_off, death, load};
+use crate::carried::{
+    CommandRefusal, CutOffResult, Death, HeartbeatPath, Load, NODES_MAX, OutageResult, away, cut_off, death, load,
+};
 use crate::pings::{Halves, Limbo, LimboCase, Pace, halves, limbo};
 
 /// Answer times of the coordinator, in intervals between pings.
@@ -24,7 +26,7 @@ const SECONDS: u32 = 2;
 
 /// Results of cutting off half of the servers, by each way to ping.
 #[derive(Clone, PartialEq, Debug)]
-pub struct HalvesOf {
+pub struct HalvesResult {
     /// Number of servers.
     pub servers: u32,
     /// Each way, with its result.
@@ -33,7 +35,7 @@ pub struct HalvesOf {
 
 /// Result of limbo in one case.
 #[derive(Clone, PartialEq, Debug)]
-pub struct LimboOf {
+pub struct LimboResult {
     /// The case.
     pub case: LimboCase,
     /// The result.
@@ -42,7 +44,7 @@ pub struct LimboOf {
 
 /// Load of the coordinator.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Bears {
+pub struct CoordinatorLoad {
     /// Number of members.
     pub members: u32,
     /// Probability that a message is lost.
@@ -59,19 +61,19 @@ pub struct Figures {
     /// The arguments.
     pub arguments: Arguments,
     /// Half of the servers cut off: of the requested number, and of 100,000.
-    pub halves: Vec<HalvesOf>,
+    pub halves: Vec<HalvesResult>,
     /// Limbo, by answer time and then by delay.
-    pub limbo: Vec<LimboOf>,
+    pub limbo: Vec<LimboResult>,
     /// Limbo with lost pings and an answer time of one interval.
-    pub limbo_with_loss: LimboOf,
+    pub limbo_with_loss: LimboResult,
     /// Half of the members cut off, with relayed heartbeats.
-    pub cut_off: CutOff,
+    pub cut_off: CutOffResult,
     /// One member dies while the coordinator takes this many milliseconds to answer.
     pub deaths: Vec<(u64, Death)>,
     /// No coordinator answers for this many milliseconds.
-    pub away: Vec<(u64, Away)>,
+    pub away: Vec<(u64, OutageResult)>,
     /// Load of the coordinator.
-    pub bears: Vec<Bears>,
+    pub bears: Vec<CoordinatorLoad>,
 }
 
 impl Figures {
@@ -79,7 +81,7 @@ impl Figures {
     ///
     /// # Errors
     /// If the cluster of relayed heartbeats cannot be started.
-    pub fn new(arguments: Arguments) -> Result<Self, NotTaken> {
+    pub fn new(arguments: Arguments) -> Result<Self, CommandRefusal> {
         let (servers, runs, seed) = (arguments.servers, arguments.runs, arguments.seed);
         let members = arguments.members();
         // With 100,000 servers a hundredth of the runs takes as long.
@@ -87,7 +89,7 @@ impl Figures {
         let limbo_runs = (runs / 20).clamp(1, 100);
         let of = |answer, delay, loss| {
             let case = LimboCase { servers, answer, delay, loss, intervals: INTERVALS };
-            LimboOf { case, limbo: limbo(case, limbo_runs, seed) }
+            LimboResult { case, limbo: limbo(case, limbo_runs, seed) }
         };
         let limbo = ANSWERS.iter().flat_map(|answer| DELAYS.map(|delay| of(*answer, delay, 0.0))).collect();
         let deaths = ANSWERS_MS.map(|answer_ms| Ok((answer_ms, death(members, answer_ms, seed)?)));
@@ -105,19 +107,24 @@ impl Figures {
     }
 }
 
-fn halves_of(servers: u32, runs: u32, seed: u64) -> HalvesOf {
+fn halves_of(servers: u32, runs: u32, seed: u64) -> HalvesResult {
     let out_of_step = |given_up_after| Pace::OutOfStep { given_up_after };
     let ways = [Pace::InStep, out_of_step(0.0), out_of_step(0.5), out_of_step(1.0)];
-    HalvesOf { servers, ways: ways.map(|pace| (pace, halves(servers, pace, runs, seed))).into() }
+    HalvesResult { servers, ways: ways.map(|pace| (pace, halves(servers, pace, runs, seed))).into() }
 }
 
 /// Runs with the requested number of members, and with ten times as many where a cluster may have them.
-fn bears(members: u32, seed: u64) -> Result<Vec<Bears>, NotTaken> {
+fn bears(members: u32, seed: u64) -> Result<Vec<CoordinatorLoad>, CommandRefusal> {
     let sizes = [members, 10 * members].into_iter().filter(|members| *members as usize <= NODES_MAX);
     let cases = sizes.flat_map(|members| [(members, 0.0), (members, MESSAGE_LOSS)]);
     let of = |(members, loss)| {
         let of = |way| load(members, way, loss, SECONDS, seed);
-        Ok(Bears { members, loss, straight: of(Way::Straight)?, carried: of(Way::Carried)? })
+        Ok(CoordinatorLoad {
+            members,
+            loss,
+            straight: of(HeartbeatPath::Straight)?,
+            carried: of(HeartbeatPath::Carried)?,
+        })
     };
     cases.map(of).collect()
 }

@@ -27,5 +27,5 @@ mod random;
 mod report;
 
 pub use arguments::Arguments;
-pub use figures::{ANSWERS, Bears, DELAYS, Figures, HalvesOf, LimboOf};
-pub use report::{NotWritten, charts, text};
+pub use figures::{ANSWERS, CoordinatorLoad, DELAYS, Figures, HalvesResult, LimboResult};
+pub use report::{WriteFailure, charts, text};

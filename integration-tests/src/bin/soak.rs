@@ -9,7 +9,7 @@
 //! `ARCHON_TEST_KEEP_LOGS` names a directory for the logs.
 
 use archon_integration_tests::cluster::coordinator_name;
-use archon_integration_tests::{CLIENTS, Ending, Network, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{CLIENTS, Network, Options, ProcessExt, Scene, WorkloadOptions};
 use archon_testkit::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ const FAULTS_MAX: usize = 12;
 const TABLES_PER_ROUND: u64 = 2;
 
 /// A fault with a scheduled end.
-enum Out {
+enum RunningFault {
     Node(&'static str),
     Coordinator(usize),
     PausedNode(&'static str),
@@ -38,42 +38,44 @@ enum Out {
 struct Soak<'a> {
     scene: &'a mut Scene,
     dice: &'a mut Random,
-    out: Vec<(Instant, Out)>,
+    out: Vec<(Instant, RunningFault)>,
     tables: u64,
 }
 
 impl Soak<'_> {
     fn node_is_out(&self, name: &str) -> bool {
-        self.out.iter().any(|(_, out)| matches!(out, Out::Node(n) | Out::PausedNode(n) if *n == name))
+        self.out.iter().any(|(_, out)| matches!(out, RunningFault::Node(n) | RunningFault::PausedNode(n) if *n == name))
     }
 
     fn coordinator_is_out(&self, index: usize) -> bool {
-        self.out.iter().any(|(_, out)| matches!(out, Out::Coordinator(i) | Out::PausedCoordinator(i) if *i == index))
+        self.out.iter().any(
+            |(_, out)| matches!(out, RunningFault::Coordinator(i) | RunningFault::PausedCoordinator(i) if *i == index),
+        )
     }
 
-    fn back(&mut self, out: Out) {
+    fn back(&mut self, out: RunningFault) {
         match out {
-            Out::Node(name) => {
+            RunningFault::Node(name) => {
                 self.scene.say(&format!("start {name}"));
                 self.scene.cluster.start_node(name);
             }
-            Out::Coordinator(index) => {
+            RunningFault::Coordinator(index) => {
                 self.scene.say(&format!("start {}", coordinator_name(index)));
                 self.scene.cluster.start_coordinator(index);
             }
-            Out::PausedNode(name) => {
+            RunningFault::PausedNode(name) => {
                 self.scene.say(&format!("resume {name}"));
                 self.scene.cluster.node(name).resume();
             }
-            Out::PausedCoordinator(index) => {
+            RunningFault::PausedCoordinator(index) => {
                 self.scene.say(&format!("resume {}", coordinator_name(index)));
                 self.scene.cluster.coordinator(index).resume();
             }
-            Out::Cut(from, to) => {
+            RunningFault::Cut(from, to) => {
                 self.scene.say(&format!("mend {from} to {to}"));
                 self.scene.cluster.links().mend(&from, &to);
             }
-            Out::Slow(host) => {
+            RunningFault::Slow(host) => {
                 self.scene.say(&format!("{host} is fast again"));
                 self.scene.cluster.links().slow(&host, None);
             }
@@ -106,11 +108,11 @@ impl Soak<'_> {
     }
 
     fn cut(&mut self, from: &str, to: &str, until: Instant) {
-        let already = self.out.iter().any(|(_, out)| matches!(out, Out::Cut(f, t) if f == from && t == to));
+        let already = self.out.iter().any(|(_, out)| matches!(out, RunningFault::Cut(f, t) if f == from && t == to));
         if from != to && !already {
             self.scene.say(&format!("cut {from} to {to}"));
             self.scene.cluster.links().cut(from, to);
-            self.out.push((until, Out::Cut(from.to_owned(), to.to_owned())));
+            self.out.push((until, RunningFault::Cut(from.to_owned(), to.to_owned())));
         }
     }
 
@@ -137,7 +139,7 @@ impl Soak<'_> {
             _ if one != CLIENTS => {
                 self.scene.say(&format!("{one} is slow"));
                 self.scene.cluster.links().slow(&one, Some(100_000 + self.dice.below(900_000)));
-                self.out.push((until, Out::Slow(one)));
+                self.out.push((until, RunningFault::Slow(one)));
             }
             _ => {}
         }
@@ -152,34 +154,34 @@ impl Soak<'_> {
             0..=3 if may_node => {
                 self.scene.say(&format!("kill {node}"));
                 self.scene.cluster.take_node(node).kill();
-                self.out.push((until, Out::Node(node)));
+                self.out.push((until, RunningFault::Node(node)));
             }
             4..=5 if may_node => {
                 self.scene.say(&format!("pause {node}"));
                 self.scene.cluster.node(node).pause();
-                self.out.push((until, Out::PausedNode(node)));
+                self.out.push((until, RunningFault::PausedNode(node)));
             }
             6..=7 if may_node => {
                 self.scene.say(&format!("end {node}"));
                 let status = self.scene.cluster.take_node(node).terminate(Duration::from_secs(60));
                 self.scene.say(&format!("{node} ended with {status}"));
-                self.out.push((until, Out::Node(node)));
+                self.out.push((until, RunningFault::Node(node)));
             }
             8..=10 if may_coordinator => {
                 self.scene.say(&format!("kill {}", coordinator_name(coordinator)));
                 self.scene.cluster.take_coordinator(coordinator).kill();
-                self.out.push((until, Out::Coordinator(coordinator)));
+                self.out.push((until, RunningFault::Coordinator(coordinator)));
             }
             11 if may_coordinator => {
                 self.scene.say(&format!("pause {}", coordinator_name(coordinator)));
                 self.scene.cluster.coordinator(coordinator).pause();
-                self.out.push((until, Out::PausedCoordinator(coordinator)));
+                self.out.push((until, RunningFault::PausedCoordinator(coordinator)));
             }
             12 if may_coordinator => {
                 self.scene.say(&format!("end {}", coordinator_name(coordinator)));
                 let status = self.scene.cluster.take_coordinator(coordinator).terminate(Duration::from_secs(60));
                 self.scene.say(&format!("{} ended with {status}", coordinator_name(coordinator)));
-                self.out.push((until, Out::Coordinator(coordinator)));
+                self.out.push((until, RunningFault::Coordinator(coordinator)));
             }
             13 => {
                 self.bring_back(true);

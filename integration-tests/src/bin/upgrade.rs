@@ -1,7 +1,7 @@
 //! Rolling upgrade from another revision to this one while clients work; their histories are checked. See [`USAGE`].
 
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Ending, Options, Release, Scene, WorkloadOptions};
+use archon_integration_tests::{Options, ProcessExt, Release, Scene, WorkloadOptions};
 use archon_types::PROTOCOL_NEWEST;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

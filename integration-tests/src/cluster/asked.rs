@@ -18,7 +18,7 @@ pub const CALL_LIMIT: &str = "20s";
 
 /// Result of a command.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     /// Exit code; -1 if a signal ended it.
     pub code: i32,
     /// Standard output.
@@ -27,7 +27,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     /// Runs a command to its end.
     ///
     /// # Panics
@@ -64,7 +64,7 @@ fn without_credentials(program: &Path, coordinators: &str) -> Command {
 
 impl Cluster {
     /// Runs the command line against this cluster.
-    pub fn archon(&self, arguments: &[&str]) -> Ran {
+    pub fn archon(&self, arguments: &[&str]) -> CommandOutput {
         self.archon_at(&self.coordinator_list(), arguments)
     }
 
@@ -115,10 +115,10 @@ impl Cluster {
     ///
     /// # Panics
     /// If the program cannot be started.
-    pub fn archon_at(&self, coordinators: &str, arguments: &[&str]) -> Ran {
+    pub fn archon_at(&self, coordinators: &str, arguments: &[&str]) -> CommandOutput {
         let mut command = self.command(&self.exe, coordinators);
         command.args(arguments);
-        Ran::of(command)
+        CommandOutput::of(command)
     }
 
     /// Returns a shell command whose environment names the command line of this cluster: `ARCHON` is the program, with
@@ -147,14 +147,14 @@ impl Cluster {
     ///
     /// # Panics
     /// If the program cannot be started.
-    pub fn archon_as(&self, credentials: Option<&Path>, arguments: &[&str]) -> Ran {
+    pub fn archon_as(&self, credentials: Option<&Path>, arguments: &[&str]) -> CommandOutput {
         let mut command = without_credentials(&self.exe, &self.coordinator_list());
         command.args(arguments);
         match credentials {
             Some(directory) => command.env("ARCHON_TLS_DIR", directory),
             None => command.env_remove("ARCHON_TLS_DIR"),
         };
-        Ran::of(command)
+        CommandOutput::of(command)
     }
 
     /// Returns a directory of credentials issued by the cluster's authority.

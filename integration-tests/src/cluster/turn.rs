@@ -62,11 +62,11 @@ static TURNS: LazyLock<Turns> = LazyLock::new(|| {
 
 thread_local! {
     /// The turn of the test on this thread.
-    static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
+    static OWN: RefCell<Option<TurnState>> = const { RefCell::new(None) };
 }
 
 #[derive(Debug)]
-struct Own {
+struct TurnState {
     room: Room,
     asked: Instant,
     began: Instant,
@@ -168,7 +168,7 @@ impl Turn {
         if !shared {
             let asked = Instant::now();
             TURNS.take(room);
-            OWN.set(Some(Own { room, asked, began: Instant::now(), shares: 1 }));
+            OWN.set(Some(TurnState { room, asked, began: Instant::now(), shares: 1 }));
         }
         Self { _thread: PhantomData }
     }

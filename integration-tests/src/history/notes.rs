@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// Record of all clients of one workload.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct WorkloadRecord {
     pub(super) prefix: String,
     /// True if some keys are pairs.
     pub(super) pairs: bool,
@@ -21,18 +21,18 @@ pub(super) struct Shared {
     pub(super) answered_by_redis: AtomicU64,
     /// Milliseconds from `began` to each client's last answer.
     pub(super) last_answer_ms: Vec<AtomicU64>,
-    noted: Mutex<Noted>,
+    noted: Mutex<WorkloadProgress>,
 }
 
 /// One lock for both, so that no operation is ever missing from both.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct WorkloadProgress {
     pub(super) report: WorkloadReport,
     /// Each client's pending operation: the key, the moment of its call and the request.
     pub(super) under_way: BTreeMap<u32, (String, u64, Request)>,
 }
 
-impl Shared {
+impl WorkloadRecord {
     pub(super) fn new(prefix: &str, clients: u32, pairs: bool) -> Self {
         Self {
             prefix: prefix.to_owned(),
@@ -42,7 +42,7 @@ impl Shared {
             answered: AtomicU64::new(0),
             answered_by_redis: AtomicU64::new(0),
             last_answer_ms: (0..clients).map(|_| AtomicU64::new(0)).collect(),
-            noted: Mutex::new(Noted::default()),
+            noted: Mutex::new(WorkloadProgress::default()),
         }
     }
 
@@ -50,7 +50,7 @@ impl Shared {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn noted(&self) -> MutexGuard<'_, Noted> {
+    pub(super) fn noted(&self) -> MutexGuard<'_, WorkloadProgress> {
         self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 

@@ -2,7 +2,7 @@
 //! finds two equal values, and the history of either key is the history of the pair.
 
 use super::operation::{Outcome, Request};
-use super::store::{self, Unanswered};
+use super::store::{self, UnansweredRequest};
 use crate::redis_driver::{Driver, Reply};
 
 /// One in this many keys of a group is a pair.
@@ -24,7 +24,7 @@ pub(super) async fn ask(
     transactions: bool,
     key: &str,
     request: &Request,
-) -> Result<Outcome, Unanswered> {
+) -> Result<Outcome, UnansweredRequest> {
     let other = other_key(key);
     let [one, two] = [key.as_bytes(), other.as_bytes()];
     let replies = match request {
@@ -53,7 +53,7 @@ pub(super) async fn ask(
 }
 
 /// Returns the outcome that the replies stand for: one, or one for each key.
-pub(super) fn outcome(request: &Request, replies: &[Reply]) -> Result<Outcome, Unanswered> {
+pub(super) fn outcome(request: &Request, replies: &[Reply]) -> Result<Outcome, UnansweredRequest> {
     // With a lost reply the outcome is unknown, whatever the others are.
     if let Some(lost) = replies.iter().find(|reply| matches!(reply, Reply::Lost(_))) {
         return store::outcome(request, lost.clone());
@@ -89,7 +89,7 @@ mod tests {
         let record = |((request, replies), called_ns): (&(Request, Vec<Reply>), u64)| {
             let outcome = match outcome(request, replies) {
                 Ok(outcome) => outcome,
-                Err(Unanswered { unknown: true, .. }) => Outcome::Unknown,
+                Err(UnansweredRequest { unknown: true, .. }) => Outcome::Unknown,
                 Err(_) => return None,
             };
             Some(Record { client: 1, called_ns, returned_ns: called_ns + 5, request: request.clone(), outcome })

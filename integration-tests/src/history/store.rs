@@ -29,7 +29,7 @@ pub(super) enum Store {
 
 /// A request without an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Unanswered {
+pub(super) struct UnansweredRequest {
     /// The error.
     pub(super) text: String,
     /// False if the request certainly had no effect.
@@ -50,11 +50,11 @@ impl Store {
     }
 
     /// Executes a request on a key, or on both keys of a pair. The client library reads the first one of them.
-    pub(super) async fn ask(&self, key: &str, pair: bool, request: &Request) -> Result<Outcome, Unanswered> {
+    pub(super) async fn ask(&self, key: &str, pair: bool, request: &Request) -> Result<Outcome, UnansweredRequest> {
         match self {
             Self::Native(client) => native(client, key, request)
                 .await
-                .map_err(|error| Unanswered { text: error.to_string(), unknown: error.outcome_unknown() }),
+                .map_err(|error| UnansweredRequest { text: error.to_string(), unknown: error.outcome_unknown() }),
             Self::Redis { driver, transactions } => redis(driver, *transactions, (key, pair), request).await,
         }
     }
@@ -98,7 +98,7 @@ async fn redis(
     transactions: bool,
     (key, pair): (&str, bool),
     request: &Request,
-) -> Result<Outcome, Unanswered> {
+) -> Result<Outcome, UnansweredRequest> {
     let began = Instant::now();
     loop {
         let answered = match pair {
@@ -134,7 +134,7 @@ async fn send(driver: &Driver, transactions: bool, key: &[u8], request: &Request
 }
 
 /// Returns the outcome that a reply stands for.
-pub(super) fn outcome(request: &Request, reply: Reply) -> Result<Outcome, Unanswered> {
+pub(super) fn outcome(request: &Request, reply: Reply) -> Result<Outcome, UnansweredRequest> {
     match (request, reply) {
         (Request::Get, Reply::Nil) => Ok(Outcome::Value(None)),
         (Request::Get, Reply::Bytes(value)) => Ok(Outcome::Value(Some((text(&value), None)))),
@@ -143,8 +143,8 @@ pub(super) fn outcome(request: &Request, reply: Reply) -> Result<Outcome, Unansw
         (Request::Delete, Reply::Integer(count)) => Ok(Outcome::Deleted { existed: count == 1 }),
         (Request::Increment(_), Reply::Integer(value)) => Ok(Outcome::Counter { value, revision: None }),
         (Request::Increment(_), Reply::Refused(error)) if error.contains("not an integer") => Ok(Outcome::NotANumber),
-        (_, Reply::Refused(text)) => Err(Unanswered { text, unknown: false }),
-        (_, Reply::Lost(text)) => Err(Unanswered { text, unknown: true }),
+        (_, Reply::Refused(text)) => Err(UnansweredRequest { text, unknown: false }),
+        (_, Reply::Lost(text)) => Err(UnansweredRequest { text, unknown: true }),
         (request, other) => panic!("{request} was answered by {other:?}"),
     }
 }

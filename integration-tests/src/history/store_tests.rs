@@ -1,6 +1,6 @@
 //! Tests of histories without revisions, as replies of Redis listeners give them.
 
-use super::store::{Unanswered, outcome};
+use super::store::{UnansweredRequest, outcome};
 use super::*;
 use crate::redis_driver::Reply;
 
@@ -22,7 +22,7 @@ fn history(steps: Vec<(Request, Reply)>) -> Vec<Record> {
     for (called_ns, (request, reply)) in (0..).step_by(10).zip(steps) {
         let outcome = match outcome(&request, reply) {
             Ok(outcome) => outcome,
-            Err(Unanswered { unknown: true, .. }) => Outcome::Unknown,
+            Err(UnansweredRequest { unknown: true, .. }) => Outcome::Unknown,
             // It had no effect.
             Err(_) => continue,
         };

@@ -1,6 +1,6 @@
 //! One client of a workload: its requests and the record of their answers.
 
-use super::notes::Shared;
+use super::notes::WorkloadRecord;
 use super::operation::{Outcome, Record, Request};
 use super::store::{Store, text};
 use archon_client::Client;
@@ -28,7 +28,7 @@ pub(super) struct Worker {
     pub(super) written: u64,
     /// Mean pause after an operation: each is up to twice as long, so that operations on a key still overlap.
     pub(super) pause: Duration,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WorkloadRecord>,
 }
 
 /// State of a key that an answer reported.

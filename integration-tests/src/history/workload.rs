@@ -1,7 +1,7 @@
 //! Clients that work together on few hot keys at a time and record their observations.
 
 use super::checker::{Verdict, check};
-use super::notes::{Noted, Shared};
+use super::notes::{WorkloadProgress, WorkloadRecord};
 use super::operation::{Outcome, Record, Request};
 use super::pair;
 use super::store::{Store, text};
@@ -132,7 +132,7 @@ impl WorkloadReport {
 
 /// The keys that clients work on, updated as they move to others.
 #[derive(Clone, Debug)]
-pub struct LatestKeys(Arc<Shared>);
+pub struct LatestKeys(Arc<WorkloadRecord>);
 
 impl LatestKeys {
     /// Returns the current key of each group.
@@ -144,7 +144,7 @@ impl LatestKeys {
 /// Clients that run until [`Workload::stop`].
 #[derive(Debug)]
 pub struct Workload {
-    shared: Arc<Shared>,
+    shared: Arc<WorkloadRecord>,
     clients: JoinSet<()>,
     patient: Client,
     transport: Transport,
@@ -174,7 +174,7 @@ impl Workload {
         let hasty = begin().build().await?.with_timeout(options.hasty);
         let redis = redis.map(Arc::new);
         let count = options.groups * options.clients_per_group;
-        let shared = Arc::new(Shared::new(&options.prefix, count, redis.is_some()));
+        let shared = Arc::new(WorkloadRecord::new(&options.prefix, count, redis.is_some()));
         let mut clients = JoinSet::new();
         for group in 0..options.groups {
             let turn = Arc::new(AtomicU64::new(0));
@@ -303,7 +303,7 @@ impl Workload {
     /// more. For a cluster that may be unable to answer.
     pub async fn abandon(mut self) -> WorkloadReport {
         self.clients.shutdown().await;
-        let Noted { mut report, under_way } = std::mem::take(&mut *self.shared.noted());
+        let WorkloadProgress { mut report, under_way } = std::mem::take(&mut *self.shared.noted());
         let now_ns = self.shared.now_ns();
         for (client, (key, called_ns, request)) in under_way {
             let record = Record { client, called_ns, returned_ns: now_ns, request, outcome: Outcome::Unknown };

@@ -15,11 +15,11 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Proxies {
     runtime: Option<Runtime>,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     callers: Callers,
     state: Mutex<State>,
     /// Blocked pairs of caller and member.
@@ -34,7 +34,7 @@ struct State {
     links: BTreeMap<(String, String), watch::Sender<Link>>,
 }
 
-impl Shared {
+impl ProxyState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -59,7 +59,7 @@ impl Proxies {
             .build()
             .expect("a runtime for the proxies");
         let shared =
-            Arc::new(Shared { callers: Callers::new(), state: Mutex::default(), shut: watch::Sender::default() });
+            Arc::new(ProxyState { callers: Callers::new(), state: Mutex::default(), shut: watch::Sender::default() });
         shared.state().hosts.push(CLIENTS.to_owned());
         Self { runtime: Some(runtime), shared }
     }
@@ -135,7 +135,7 @@ impl Drop for Proxies {
     }
 }
 
-async fn connect(shared: Arc<Shared>, caller: TcpStream, member: String, behind: String) {
+async fn connect(shared: Arc<ProxyState>, caller: TcpStream, member: String, behind: String) {
     let (Ok(from), Ok(here)) = (caller.peer_addr(), caller.local_addr()) else { return };
     let processes = shared.state().processes.clone();
     let found = shared.callers.find(from, here, processes).await;

@@ -7,4 +7,4 @@ mod users;
 
 pub use checker::{Violation, used_after_loss, violations};
 pub use service::{Service, ServiceOptions};
-pub use users::{Counted, Users};
+pub use users::{RequestCounts, Users};

@@ -1,7 +1,7 @@
 //! A cluster with a service of several processes beside it.
 
 use super::checker::{used_after_loss, violations};
-use super::users::{Counted, Users};
+use super::users::{RequestCounts, Users};
 use crate::cluster::{Cluster, TIMEOUT, coordinator_name};
 use crate::options::Options;
 use crate::process::spawn;
@@ -220,7 +220,7 @@ impl Service {
         let users = self.users.take().expect("users are at work");
         let (routes, client) = (self.routes.clone(), self.client.clone());
         let (counted, sums) = self.runtime.block_on(async move {
-            let counted: Counted = users.stop().await;
+            let counted: RequestCounts = users.stop().await;
             let (mut sums, mut front_end) = (BTreeMap::new(), FrontEnd::new(routes, TIMEOUT));
             for counter in counted.acknowledged.keys() {
                 let sum = front_end.read(counter).await.unwrap_or_else(|error| panic!("{error}"));

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Acknowledged requests of users.
 #[derive(Clone, Debug, Default)]
-pub struct Counted {
+pub struct RequestCounts {
     /// Acknowledged requests by counter; each user retries until each of its requests is acknowledged.
     pub acknowledged: BTreeMap<String, u64>,
     /// Longest time of a request.
@@ -29,7 +29,7 @@ pub struct Counted {
 pub struct Users {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
-    users: JoinSet<Counted>,
+    users: JoinSet<RequestCounts>,
 }
 
 impl Users {
@@ -54,11 +54,11 @@ impl Users {
     ///
     /// # Panics
     /// If a request was not answered in time: then the expected sums are unknown.
-    pub async fn stop(mut self) -> Counted {
+    pub async fn stop(mut self) -> RequestCounts {
         self.stop.store(true, Ordering::Relaxed);
-        let mut all = Counted::default();
+        let mut all = RequestCounts::default();
         while let Some(ended) = self.users.join_next().await {
-            let Counted { acknowledged, longest } = ended.expect("every request is answered in the end");
+            let RequestCounts { acknowledged, longest } = ended.expect("every request is answered in the end");
             for (counter, count) in acknowledged {
                 *all.acknowledged.entry(counter).or_default() += count;
             }
@@ -74,8 +74,8 @@ async fn work(
     mut front_end: FrontEnd,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
-) -> Counted {
-    let mut counted = Counted::default();
+) -> RequestCounts {
+    let mut counted = RequestCounts::default();
     let mut request = 0;
     while !stop.load(Ordering::Relaxed) {
         request += 1;

@@ -19,13 +19,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Driver {
     process: Child,
     requests: Mutex<ChildStdin>,
-    pending: Arc<Mutex<Pending>>,
+    pending: Arc<Mutex<PendingRequests>>,
     next: AtomicU64,
 }
 
 /// Requests without an answer, at most one per task of the test.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingRequests {
     waiting: BTreeMap<u64, oneshot::Sender<Vec<Reply>>>,
     /// True once the script has ended.
     ended: bool,
@@ -47,7 +47,7 @@ impl Driver {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the script starts");
         let requests = Mutex::new(process.stdin.take().expect("its input"));
         let output = BufReader::new(process.stdout.take().expect("its output"));
-        let pending = Arc::new(Mutex::new(Pending::default()));
+        let pending = Arc::new(Mutex::new(PendingRequests::default()));
         let shared = Arc::clone(&pending);
         // It ends with the script.
         std::thread::spawn(move || {

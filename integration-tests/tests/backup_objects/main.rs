@@ -3,10 +3,10 @@
 
 mod s3;
 
-use archon_integration_tests::cluster::Ran;
-use archon_integration_tests::{Cluster, Ending as _, Options, Process};
+use archon_integration_tests::cluster::CommandOutput;
+use archon_integration_tests::{Cluster, Options, Process, ProcessExt as _};
 use archon_testkit::wait_for;
-use s3::{BUCKET, Ignores, KEY_ID, SECRET, Server};
+use s3::{BUCKET, IgnoredConditions, KEY_ID, SECRET, Server};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,14 +62,14 @@ impl Scene {
         ])
     }
 
-    fn ran_in(&self, environment: &BTreeMap<&'static str, String>, arguments: &[&str]) -> Ran {
+    fn ran_in(&self, environment: &BTreeMap<&'static str, String>, arguments: &[&str]) -> CommandOutput {
         let mut command = self.cluster.shell("exec \"$ARCHON\" \"$@\"");
         command.arg("archon").args(arguments);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("GOOGLE_")) {
             command.env_remove(name);
         }
         command.envs(environment);
-        let ran = Ran::of(command);
+        let ran = CommandOutput::of(command);
         assert!(!format!("{}{}", ran.stdout, ran.stderr).contains(SECRET), "{arguments:?} told a secret");
         ran
     }
@@ -300,12 +300,12 @@ fn object_store_errors_name_their_causes() {
     scene.refused(&elsewhere, &of_google, 2, "GOOGLE_");
     scene.refused(&with("GOOGLE_BEARER_TOKEN", Some("somebodys")), &of_google, 2, "InvalidAccessKeyId");
 
-    for ignores in [Ignores::EveryCondition, Ignores::Versions] {
+    for ignores in [IgnoredConditions::EveryCondition, IgnoredConditions::Versions] {
         scene.server.kept().ignores = ignores;
         scene.refused(&whole, &create, 4, "cannot keep two writers apart");
         assert_eq!(scene.names(""), BTreeSet::new(), "nothing was left there");
     }
-    scene.server.kept().ignores = Ignores::Nothing;
+    scene.server.kept().ignores = IgnoredConditions::Nothing;
     scene.refused(&with("AWS_CONDITIONAL_PUT", Some("disabled")), &create, 4, "cannot keep two writers apart");
 
     scene.done(&create);

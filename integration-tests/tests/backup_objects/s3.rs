@@ -29,7 +29,7 @@ const MODIFIED: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
 
 /// Conditions that a store ignores.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Ignores {
+pub(crate) enum IgnoredConditions {
     #[default]
     Nothing,
     /// It checks for the presence of an object, not for its version.
@@ -39,7 +39,7 @@ pub(crate) enum Ignores {
 
 /// State of the store, independent of the running server.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct StoreState {
     /// By name, each with its version.
     pub(crate) objects: BTreeMap<String, (Bytes, u64)>,
     pub(crate) uploads: HashMap<String, BTreeMap<u32, Bytes>>,
@@ -47,11 +47,11 @@ pub(crate) struct Kept {
     pub(crate) copied: usize,
     pub(crate) of_parts: usize,
     /// As some stores do.
-    pub(crate) ignores: Ignores,
+    pub(crate) ignores: IgnoredConditions,
     versions: u64,
 }
 
-impl Kept {
+impl StoreState {
     fn put(&mut self, name: &str, bytes: Bytes) -> u64 {
         self.versions += 1;
         self.objects.insert(name.to_owned(), (bytes, self.versions));
@@ -66,7 +66,7 @@ impl Kept {
 
 /// A running server; dropping it closes all its connections.
 pub(crate) struct Server {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<StoreState>>,
     address: SocketAddr,
     _runtime: Runtime,
 }
@@ -77,11 +77,11 @@ impl Server {
     }
 
     /// Starts another server in its place.
-    pub(crate) fn again(address: SocketAddr, kept: Arc<Mutex<Kept>>) -> Self {
+    pub(crate) fn again(address: SocketAddr, kept: Arc<Mutex<StoreState>>) -> Self {
         Self::serving(&address.to_string(), kept)
     }
 
-    fn serving(at: &str, kept: Arc<Mutex<Kept>>) -> Self {
+    fn serving(at: &str, kept: Arc<Mutex<StoreState>>) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind(at)).expect("a listener");
         let address = listener.local_addr().expect("an address");
@@ -100,11 +100,11 @@ impl Server {
         self.address
     }
 
-    pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub(crate) fn kept(&self) -> MutexGuard<'_, StoreState> {
         self.kept.lock().expect("nobody panicked")
     }
 
-    pub(crate) fn share(&self) -> Arc<Mutex<Kept>> {
+    pub(crate) fn share(&self) -> Arc<Mutex<StoreState>> {
         self.kept.clone()
     }
 }
@@ -143,7 +143,7 @@ fn header(headers: &HeaderMap, name: impl hyper::header::AsHeaderName) -> Option
     headers.get(name)?.to_str().ok()
 }
 
-async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Incoming>) -> Result<Answer, hyper::Error> {
+async fn answer(kept: Arc<Mutex<StoreState>>, request: Request<Incoming>) -> Result<Answer, hyper::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let query: HashMap<String, String> = head.uri.query().unwrap_or_default().split('&').map(pair).collect();
@@ -194,7 +194,7 @@ fn pair(text: &str) -> (String, String) {
     (decoded(name), decoded(value))
 }
 
-fn listed(kept: &Kept, query: &HashMap<String, String>) -> Answer {
+fn listed(kept: &StoreState, query: &HashMap<String, String>) -> Answer {
     let of = |name: &str| query.get(name).map_or("", String::as_str);
     let (prefix, after) = (of("prefix"), of("continuation-token"));
     let (mut contents, mut folders, mut last, mut is_cut) = (String::new(), BTreeSet::new(), "", false);
@@ -222,7 +222,7 @@ fn listed(kept: &Kept, query: &HashMap<String, String>) -> Answer {
     plain(StatusCode::OK, body)
 }
 
-fn read(kept: &Kept, name: &str, method: &Method, headers: &HeaderMap) -> Answer {
+fn read(kept: &StoreState, name: &str, method: &Method, headers: &HeaderMap) -> Answer {
     let Some((bytes, version)) = kept.objects.get(name) else {
         return refused(StatusCode::NOT_FOUND, "NoSuchKey");
     };
@@ -246,7 +246,7 @@ fn read(kept: &Kept, name: &str, method: &Method, headers: &HeaderMap) -> Answer
     with_version(answer, *version)
 }
 
-fn put(kept: &mut Kept, name: &str, query: &HashMap<String, String>, headers: &HeaderMap, body: Bytes) -> Answer {
+fn put(kept: &mut StoreState, name: &str, query: &HashMap<String, String>, headers: &HeaderMap, body: Bytes) -> Answer {
     if let (Some(id), Some(part)) = (query.get("uploadId"), query.get("partNumber")) {
         let Some(parts) = kept.uploads.get_mut(id) else { return refused(StatusCode::NOT_FOUND, "NoSuchUpload") };
         parts.insert(part.parse().expect("a number"), body);
@@ -260,9 +260,9 @@ fn put(kept: &mut Kept, name: &str, query: &HashMap<String, String>, headers: &H
     let is_generation = header(headers, "x-goog-if-generation-match")
         .is_none_or(|wanted| is_there(wanted) || (wanted == "0" && there.is_none()));
     let fits = match kept.ignores {
-        Ignores::Nothing => is_new && is_that && is_generation,
-        Ignores::Versions => is_new,
-        Ignores::EveryCondition => true,
+        IgnoredConditions::Nothing => is_new && is_that && is_generation,
+        IgnoredConditions::Versions => is_new,
+        IgnoredConditions::EveryCondition => true,
     };
     if !fits {
         return refused(StatusCode::PRECONDITION_FAILED, "PreconditionFailed");

@@ -2,14 +2,14 @@
 //! among the first.
 
 use crate::merges::cluster;
-use archon_integration_tests::Counting;
+use archon_integration_tests::CounterLoad;
 use std::time::Duration;
 
 #[test]
 fn small_neighbours_are_merged_automatically_without_loss() {
     let cluster = cluster("key-12");
     cluster.done(&["table", "alter", "times", "--merge-below", "1MiB"]);
-    let counting = Counting::begin(&cluster, "times");
+    let counting = CounterLoad::begin(&cluster, "times");
     // Leaders report a partition as small after a minute.
     cluster.wait_settled("times", "the two to be merged", Duration::from_secs(200), |rows| rows.len() == 1);
     let seen = counting.end();

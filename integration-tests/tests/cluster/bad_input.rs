@@ -3,7 +3,7 @@
 use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use std::time::Duration;
 

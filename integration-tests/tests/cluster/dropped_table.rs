@@ -1,7 +1,7 @@
 //! A table is dropped while one of its nodes is away, on real processes.
 
 use crate::EXE;
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! and no formed copies remain.
 
 use crate::EXE;
-use archon_client::Reshaping;
+use archon_client::RangeChangeStatus;
 use archon_integration_tests::disk::{SmallDisk, fill};
 use archon_integration_tests::strike::{Striker, wait_served};
 use archon_integration_tests::{Attempt, Cluster, Options};
@@ -198,7 +198,7 @@ fn split_waits_for_a_full_disk_until_cancelled() {
     wait_for("the others to have the keys", TIMEOUT, || {
         let progress = world.striker.describe(0).and_then(|of| of.reshaping);
         let space = format!("too little space on {}", NODES[2]);
-        let waits = |split: &Reshaping| split.waits_for == [NODES[2]] && split.message.ends_with(&space);
+        let waits = |split: &RangeChangeStatus| split.waits_for == [NODES[2]] && split.message.ends_with(&space);
         check(progress.as_ref().is_some_and(waits), || format!("{progress:?}"))
     });
     let listed = world.cluster.done(&["rebalance", "status"]);

@@ -62,7 +62,7 @@ fn rows(writer: u64) -> impl Iterator<Item = (String, String)> + Clone {
 }
 
 /// Writers of all rows.
-struct Writing {
+struct RowWriters {
     runtime: Runtime,
     client: Arc<Client>,
     /// Set once the writers can stop.
@@ -70,7 +70,7 @@ struct Writing {
     writers: Vec<JoinHandle<u32>>,
 }
 
-impl Writing {
+impl RowWriters {
     fn begin(cluster: &Cluster) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let client = runtime.block_on(client(cluster, "times"));
@@ -148,7 +148,7 @@ fn growing_table_splits_and_loses_no_write() {
         .expect("a table");
     assert_eq!((&made["split_above_bytes"], &made["split_above_rate"]), (&MIB.into(), &Value::Null));
     cluster.wait_settled("times", "the table", TIMEOUT, |rows| rows.len() == 2);
-    let (grown, open) = Writing::begin(&cluster).end(&cluster);
+    let (grown, open) = RowWriters::begin(&cluster).end(&cluster);
     assert_eq!(open, 0, "nothing failed, so nothing is open");
     assert!(grown.iter().any(|row| row["range"]["begin"] == "5"), "where it was split from the start: {grown:?}");
     let events = cluster.done(&["events", "--limit", "1000"]);
@@ -178,7 +178,7 @@ fn kills_during_table_growth_lose_no_write() {
     let mut cluster = cluster();
     cluster.done(&["table", "create", "times", "--range", "--split-above", "1MiB", "--replication", "3"]);
     cluster.wait_settled("times", "the table", TIMEOUT, |rows| rows.len() == 1);
-    let writing = Writing::begin(&cluster);
+    let writing = RowWriters::begin(&cluster);
     // Each time while a split is in progress, or until none is left.
     let mut disturbed = 0;
     for round in 0..3 {

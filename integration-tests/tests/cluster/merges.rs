@@ -2,7 +2,7 @@
 
 use crate::EXE;
 use archon_integration_tests::strike::{Phase, Striker, Victim, wait_served};
-use archon_integration_tests::{Cluster, Counting, Options};
+use archon_integration_tests::{Cluster, CounterLoad, Options};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn merge(cluster: &Cluster, partition: &str) {
 #[test]
 fn merges_under_load_apply_every_write_once() {
     let cluster = cluster("key-06,key-12,key-18");
-    let counting = Counting::begin(&cluster, "times");
+    let counting = CounterLoad::begin(&cluster, "times");
     let mut count = 4;
     for partition in ["1", "0", "0"] {
         merge(&cluster, partition);
@@ -98,7 +98,7 @@ fn kill_during_merges(victim: Victim) {
     let mut cluster = cluster(AT);
     fill(&cluster);
     let striker = Striker::new(&cluster, "times");
-    let counting = Counting::begin(&cluster, "times");
+    let counting = CounterLoad::begin(&cluster, "times");
     let phases = [Phase::Begun, Phase::GivenUp, Phase::Done];
     let mut tries = 0;
     for phase in phases {

@@ -2,10 +2,10 @@
 
 use crate::EXE;
 use archon_client::{Client, Role};
-use archon_integration_tests::{Cluster, Ending, Options, Process, Rows};
+use archon_integration_tests::{Cluster, Options, Process, ProcessExt, Rows};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{ClusterRef, GetRequest};
-use archon_security::Expected;
+use archon_security::ExpectedPeer;
 use archon_testkit::{check, wait_for};
 use std::time::Duration;
 use tonic::transport::Endpoint;
@@ -52,7 +52,7 @@ async fn woken_node_does_not_answer_from_an_expired_lease() {
     let address = cluster.node_address("athens");
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     let transport = cluster.transport(Role::Client);
-    let mut node = KvClient::new(transport.channel(&endpoint, address, Expected::Servers, Duration::from_secs(5)));
+    let mut node = KvClient::new(transport.channel(&endpoint, address, ExpectedPeer::Servers, Duration::from_secs(5)));
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let request = || GetRequest {

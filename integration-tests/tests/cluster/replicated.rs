@@ -3,7 +3,7 @@
 
 use crate::EXE;
 use archon_client::Client;
-use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options};
+use archon_integration_tests::{Cluster, Load, LoadReport, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::Value;

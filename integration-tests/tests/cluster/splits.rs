@@ -3,11 +3,11 @@
 use crate::EXE;
 use archon_client::{Role, Transport};
 use archon_integration_tests::strike::{Phase, Striker, Victim, wait_served};
-use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key};
+use archon_integration_tests::{COUNTERS, Cluster, CounterLoad, CounterResult, Options, counter_key as key};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::reply::Answer;
 use archon_proto::v1::{BatchRequest, ClusterRef, Op, OpGet, OpId, OpIncrement, PartitionId, Reply, op};
-use archon_security::Expected;
+use archon_security::ExpectedPeer;
 use archon_testkit::wait_for;
 use serde_json::Value;
 use std::time::Duration;
@@ -32,13 +32,13 @@ fn split(cluster: &Cluster, partition: &str, at: &str) {
 #[test]
 fn splits_under_load_apply_every_write_once() {
     let cluster = cluster();
-    let counting = Counting::begin(&cluster, "times");
+    let counting = CounterLoad::begin(&cluster, "times");
     for (partition, at, count) in [("0", "key-12", 2), ("1", "key-18", 3), ("0", "key-06", 4), ("2", "key-21", 5)] {
         split(&cluster, partition, at);
         wait_served(&cluster, "times", count);
     }
     let seen = counting.end();
-    let longest = |seen: &[Seen]| seen.iter().map(|seen| seen.longest_ms).max();
+    let longest = |seen: &[CounterResult]| seen.iter().map(|seen| seen.longest_ms).max();
     // Those below every split point, and those above all of them.
     let (kept, moved) = (longest(&seen[..6]), longest(&seen[21..]));
     let all = seen.iter().map(|seen| seen.done).sum::<i64>();
@@ -74,7 +74,7 @@ const TRIES: usize = 4;
 fn kill_during_splits(victim: Victim, phases: &[Phase]) {
     let mut cluster = cluster();
     let striker = Striker::new(&cluster, "times");
-    let counting = Counting::begin(&cluster, "times");
+    let counting = CounterLoad::begin(&cluster, "times");
     let mut counters = 1..COUNTERS;
     let mut tries = 0;
     for phase in phases {
@@ -245,7 +245,7 @@ fn invalid_split_is_refused_with_the_reason() {
 /// Sends a batch of one operation on key `z` to the process at this address.
 async fn ask(transport: &Transport, address: &str, cluster: &ClusterRef, op: Op) -> Reply {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
-    let mut node = KvClient::new(transport.channel(&endpoint, address, Expected::Servers, Duration::from_secs(5)));
+    let mut node = KvClient::new(transport.channel(&endpoint, address, ExpectedPeer::Servers, Duration::from_secs(5)));
     let request = BatchRequest { cluster: Some(cluster.clone()), table: "times".into(), ops: vec![op] };
     node.batch(request).await.expect("an answer").into_inner().replies.pop().expect("a reply")
 }

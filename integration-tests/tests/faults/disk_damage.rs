@@ -4,7 +4,7 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::log_trims;
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_testkit::{check, wait_for_async};
 use archon_types::{partition_of, slot_of};
 use serde_json::Value;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const NODE: &str = "athens";
 const PARTITIONS: usize = 8;
 
-type Written = BTreeMap<String, String>;
+type WrittenRows = BTreeMap<String, String>;
 
 fn options() -> Options {
     Options {
@@ -36,7 +36,7 @@ async fn client(cluster: &Cluster, timeout: Duration) -> Client {
 }
 
 /// Writes `count` keys of `bytes` bytes each and adds them to `written`.
-async fn write(client: &Client, written: &mut Written, prefix: &str, count: usize, bytes: usize) {
+async fn write(client: &Client, written: &mut WrittenRows, prefix: &str, count: usize, bytes: usize) {
     for number in 0..count {
         let (key, value) = (format!("key-{number}"), format!("{prefix}-{number}-{}", "x".repeat(bytes)));
         client.put(key.clone().into_bytes(), value.clone().into_bytes()).await.expect("a put");
@@ -45,7 +45,7 @@ async fn write(client: &Client, written: &mut Written, prefix: &str, count: usiz
 }
 
 /// Reads every key; returns the number that match. A different value fails the test; a missing answer does not.
-async fn read_all(client: &Client, written: &Written) -> usize {
+async fn read_all(client: &Client, written: &WrittenRows) -> usize {
     let mut reads = tokio::task::JoinSet::new();
     for (key, value) in written.clone() {
         let client = client.clone();
@@ -157,10 +157,10 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
 
 /// Fills a cluster, kills athens, lets `harm` change its directory, restarts it, and checks the served data. Returns
 /// the number of Online partitions and of served keys.
-async fn after(flushed: bool, harm: impl FnOnce(&Path, &Cluster)) -> (Cluster, Written, usize, usize) {
+async fn after(flushed: bool, harm: impl FnOnce(&Path, &Cluster)) -> (Cluster, WrittenRows, usize, usize) {
     let mut cluster = Cluster::start(EXE, &options());
     let patient = client(&cluster, Duration::from_secs(20)).await;
-    let mut written = Written::new();
+    let mut written = WrittenRows::new();
     let trims = log_trims(&cluster, NODE).await;
     // Few enough bytes for each partition that they reach the engine within seconds.
     write(&patient, &mut written, "first", 400, 800).await;
@@ -267,7 +267,7 @@ async fn wiped_node_of_the_same_name_serves_no_former_copy() {
 async fn directory_rolled_back_to_older_copy_is_not_served() {
     let mut cluster = Cluster::start(EXE, &options());
     let patient = client(&cluster, Duration::from_secs(20)).await;
-    let mut written = Written::new();
+    let mut written = WrittenRows::new();
     write(&patient, &mut written, "first", 200, 100).await;
     let data = data_of(&cluster, NODE);
     cluster.take_node(NODE).kill();

@@ -4,7 +4,7 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
-use archon_integration_tests::{Cluster, Ending, Load, Options, Room};
+use archon_integration_tests::{Cluster, Load, Options, ProcessExt, Room};
 use archon_testkit::skipped;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 
 use crate::EXE;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
-use archon_integration_tests::{Ending, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{Options, ProcessExt, Scene, WorkloadOptions};
 use archon_testkit::skipped;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -3,7 +3,7 @@
 use crate::EXE;
 use archon_client::{Client, Role};
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

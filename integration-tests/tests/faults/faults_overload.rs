@@ -7,7 +7,7 @@ use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Cluster, Options};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{self, ClusterRef, PutRequest};
-use archon_security::Expected;
+use archon_security::ExpectedPeer;
 use archon_testkit::{check, wait_for};
 use archon_types::limits::{BATCH_BYTES_MAX, MESSAGE_BYTES_MAX, VALUE_BYTES_MAX};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -49,7 +49,7 @@ fn node_of(cluster: &Cluster, key: &str) -> KvClient<tonic::transport::Channel> 
     let address = cluster.node_address(&cluster.leader_of(key)).to_owned();
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     let transport = cluster.transport(Role::Client);
-    KvClient::new(transport.channel(&endpoint, &address, Expected::Servers, Duration::from_secs(5)))
+    KvClient::new(transport.channel(&endpoint, &address, ExpectedPeer::Servers, Duration::from_secs(5)))
 }
 
 /// 41: excessive sizes are refused by the client, and by the node if a client does not check; with the limit in the
@@ -183,9 +183,9 @@ fn most_descriptors(pid: Pid) -> Option<u64> {
 }
 
 /// A process of the program under test whose standard error is a pipe; killed with its owner.
-struct Muted(Child);
+struct MutedProcess(Child);
 
-impl Muted {
+impl MutedProcess {
     fn spawn(arguments: &[String]) -> Self {
         let mut command = Command::new(EXE);
         command.args(arguments).env("ARCHON_LOG", "trace").env_remove("ARCHON_COORDINATORS");
@@ -202,7 +202,7 @@ impl Muted {
     }
 }
 
-impl Drop for Muted {
+impl Drop for MutedProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -216,7 +216,7 @@ async fn unread_log_does_not_stop_the_node() {
     const PIPE_BYTES: u64 = 64 * 1024;
     let cluster = Cluster::start(EXE, &Options { nodes: Vec::new(), nodes_min: 1, ..Options::default() });
     let data = cluster.directory().join("muted");
-    let mut muted = Muted::spawn(&cluster.node_arguments("athens", &free_addresses(1).remove(0), &data));
+    let mut muted = MutedProcess::spawn(&cluster.node_arguments("athens", &free_addresses(1).remove(0), &data));
     cluster.wait_online();
     let client = client(&cluster).await;
     let mut rounds = 0;

@@ -3,7 +3,7 @@
 
 use crate::EXE;
 use archon_integration_tests::options::LONG_LEASES;
-use archon_integration_tests::{Ending, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{Options, ProcessExt, Scene, WorkloadOptions};
 use archon_testkit::Random;
 use std::time::Duration;
 

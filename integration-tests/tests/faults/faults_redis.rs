@@ -1,7 +1,7 @@
 //! Histories of clients of redis-py, and of the client library beside them, while nodes die and stop and partitions move.
 
 use crate::EXE;
-use archon_integration_tests::{Ending, Library, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{Library, Options, ProcessExt, Scene, WorkloadOptions};
 use std::time::{Duration, Instant};
 
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];

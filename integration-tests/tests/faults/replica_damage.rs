@@ -5,7 +5,7 @@ use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::log_trims;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_integration_tests::{Cluster, Load, Options, ProcessExt};
 use archon_testkit::{check, wait_for, wait_for_async};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};

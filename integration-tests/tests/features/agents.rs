@@ -4,7 +4,7 @@
 use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::scrape::Scrape;
-use archon_integration_tests::{Cluster, Ending as _, Options, Room, cluster::TIMEOUT, http};
+use archon_integration_tests::{Cluster, Options, ProcessExt as _, Room, cluster::TIMEOUT, http};
 use archon_testkit::{check, skipped, wait_for};
 use std::io::Write as _;
 use std::net::TcpStream;

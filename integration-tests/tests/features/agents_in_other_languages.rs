@@ -4,7 +4,7 @@
 use super::agents::{counts_once, program, root, text};
 use crate::EXE;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Cluster, Ending, Options, cluster::TIMEOUT};
+use archon_integration_tests::{Cluster, Options, ProcessExt, cluster::TIMEOUT};
 use archon_testkit::wait_for;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -55,12 +55,12 @@ fn counts_once_in_typescript(fault: &str, expected: &str) {
 }
 
 /// A program of the tutorial that runs, with the lines that it has printed.
-struct Running {
+struct RunningProgram {
     child: Child,
     printed: Arc<Mutex<Vec<String>>>,
 }
 
-impl Running {
+impl RunningProgram {
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the program starts");
         let output = child.stdout.take().expect("an output");
@@ -83,7 +83,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         // It may have ended.
         let _ = self.child.kill();
@@ -103,7 +103,7 @@ fn extract(page: &str, language: &str, file: &Path) {
 }
 
 /// Runs a program of the tutorial beside a real agent: it owns both partitions, works, and releases them at SIGTERM.
-fn program_owns_and_releases(start: impl FnOnce(&str) -> Running) {
+fn program_owns_and_releases(start: impl FnOnce(&str) -> RunningProgram) {
     let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
@@ -132,7 +132,7 @@ fn typescript_program_of_the_tutorial_owns_partitions() {
     let directory = TempDir::new().expect("a directory");
     let source = directory.path().join("jobs.mjs");
     extract("docs/tutorial/typescript.md", "js", &source);
-    program_owns_and_releases(|agent| Running::start(program("node").arg(&source).arg(agent)));
+    program_owns_and_releases(|agent| RunningProgram::start(program("node").arg(&source).arg(agent)));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn java_program_of_the_tutorial_owns_partitions() {
     let compiled = compiled.expect("javac starts");
     assert!(compiled.status.success(), "{}", text(&compiled));
     program_owns_and_releases(|agent| {
-        Running::start(program("java").arg("-cp").arg(directory.path()).args(["Jobs", agent]))
+        RunningProgram::start(program("java").arg("-cp").arg(directory.path()).args(["Jobs", agent]))
     });
 }
 
@@ -163,5 +163,5 @@ fn go_program_of_the_tutorial_owns_partitions() {
     build.args(["build", "-o", "jobs", "jobs.go"]).current_dir(directory.path());
     let built = build.env("GO111MODULE", "off").env("GOFLAGS", "").output().expect("go starts");
     assert!(built.status.success(), "{}", text(&built));
-    program_owns_and_releases(|agent| Running::start(Command::new(directory.path().join("jobs")).arg(agent)));
+    program_owns_and_releases(|agent| RunningProgram::start(Command::new(directory.path().join("jobs")).arg(agent)));
 }

@@ -3,7 +3,7 @@
 
 use crate::EXE;
 use archon_client::{Client, Role};
-use archon_integration_tests::{Cluster, Ending, Options, Process};
+use archon_integration_tests::{Cluster, Options, Process, ProcessExt};
 use archon_testkit::wait_for;
 use archon_types::{partition_of, slot_of};
 use futures::TryStreamExt as _;
@@ -37,7 +37,7 @@ fn prefix(table: &str, writer: usize) -> String {
 
 /// Writers that run in one table until stopped: each writes its next number, then records it as its last, then deletes
 /// the number `WINDOW` earlier.
-struct Writing {
+struct TableWriters {
     runtime: Runtime,
     stop: Arc<AtomicBool>,
     /// Last acknowledged number of each writer.
@@ -45,7 +45,7 @@ struct Writing {
     tasks: Vec<JoinHandle<u64>>,
 }
 
-impl Writing {
+impl TableWriters {
     fn begin(cluster: &Cluster, table: &'static str) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let client = cluster.client().table(table);
@@ -183,8 +183,8 @@ fn backup_under_load_restores_a_committed_prefix() {
     cluster.wait_settled("times", "the table to be served", TIMEOUT, |rows| rows.len() == 2);
     let kept = tempfile::tempdir().expect("a directory");
     let [one, other] = ["one", "other"].map(|name| in_directory(kept.path(), name));
-    let writing = ["times", "default"].map(|table| Writing::begin(&cluster, table));
-    let acknowledged = writing.each_ref().map(Writing::acknowledged);
+    let writing = ["times", "default"].map(|table| TableWriters::begin(&cluster, table));
+    let acknowledged = writing.each_ref().map(TableWriters::acknowledged);
 
     // Each backup flushes committed rows to the storage engine when it begins, under the other one.
     let mut backups = [&one, &other].map(|to| begin_backup(&cluster, to, &["--max-rate", "1MiB"]));
@@ -201,7 +201,7 @@ fn backup_under_load_restores_a_committed_prefix() {
     let under_way = backups.each_mut().map(|backup| backup.exited().is_none());
     println!("after a split, a merge and a killed node these go on: {under_way:?}");
     backups.into_iter().for_each(end_backup);
-    let tried = writing.map(Writing::end);
+    let tried = writing.map(TableWriters::end);
     drop(cluster);
 
     let options = Options { coordinators: 1, nodes: vec!["delos"], partitions: 3, nodes_min: 1, ..Options::default() };

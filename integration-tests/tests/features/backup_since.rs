@@ -2,7 +2,7 @@
 
 use crate::EXE;
 use archon_client::Client;
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_testkit::wait_for;
 use archon_types::{partition_of, slot_of};
 use serde_json::Value;

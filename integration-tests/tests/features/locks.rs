@@ -3,7 +3,7 @@
 use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Ending, Options, Room};
+use archon_integration_tests::{Cluster, Options, ProcessExt, Room};
 use archon_local_cluster::Process;
 use archon_testkit::wait_for;
 use std::fs;

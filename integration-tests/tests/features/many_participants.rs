@@ -1,7 +1,7 @@
 //! A large fleet: 1,024 partitions on 64 participants, and on 70. All participants run in one program, with a session
 //! each, beside coordinators that are processes.
 
-use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
+use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, ReleaseCause};
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Cluster, Options, Room};
 use archon_testkit::{check, wait_for};
@@ -53,7 +53,7 @@ impl Callbacks for Member {
         Ok(())
     }
 
-    async fn release(&self, grant: Grant, _: Why) {
+    async fn release(&self, grant: Grant, _: ReleaseCause) {
         self.ledger().owners.remove(&grant.partition().index);
     }
 

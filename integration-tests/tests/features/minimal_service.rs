@@ -14,14 +14,14 @@ use std::time::Duration;
 const HEARTBEAT_EVERY: Duration = Duration::from_millis(150);
 
 /// Number of the newest received event.
-type Seen = Arc<AtomicU64>;
+type LastEvent = Arc<AtomicU64>;
 
 /// Serves over HTTP on the socket of an agent. Stops at a line of its standard input.
 pub(crate) fn serve_http(path: &str) {
     let mut events = BufReader::new(connect(path));
     let request = "GET /v1/events HTTP/1.1\r\nhost: localhost\r\narchon-session: new\r\n\r\n";
     events.get_mut().write_all(request.as_bytes()).expect("the agent reads");
-    let (seen, mut answers, mut gathered) = (Seen::default(), None, Vec::new());
+    let (seen, mut answers, mut gathered) = (LastEvent::default(), None, Vec::new());
     loop {
         let mut line = String::new();
         if events.read_line(&mut line).expect("the agent writes") == 0 {
@@ -54,7 +54,7 @@ pub(crate) fn serve_http(path: &str) {
 
 /// Serves as the program of an agent (`--exec`).
 pub(crate) fn serve_lines() {
-    let seen = Seen::default();
+    let seen = LastEvent::default();
     let sent = Arc::clone(&seen);
     // The name of the test is on this line.
     println!();
@@ -77,7 +77,7 @@ pub(crate) fn serve_lines() {
 }
 
 /// Takes an event. Returns its answer, if it needs one.
-fn take(event: &Value, seen: &Seen) -> Option<Value> {
+fn take(event: &Value, seen: &LastEvent) -> Option<Value> {
     seen.fetch_max(event["sequence"].as_u64()?, Ordering::Relaxed);
     let answer = match event["event"].as_str()? {
         "acquire" => "acquired",

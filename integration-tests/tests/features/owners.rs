@@ -1,7 +1,7 @@
 //! Owners of a lease table for its callers: watches at an agent and at consoles, and the file for Envoy.
 
 use crate::EXE;
-use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Role, Why};
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, ReleaseCause, Role};
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::disk::Injection;
 use archon_integration_tests::{Cluster, Options, Process};
@@ -21,7 +21,7 @@ impl Callbacks for Service {
     async fn acquire(&self, _: Grant) -> Result<(), AcquireError> {
         Ok(())
     }
-    async fn release(&self, _: Grant, _: Why) {}
+    async fn release(&self, _: Grant, _: ReleaseCause) {}
     fn lost(&self, _: PartitionId, _: Epoch) {}
 }
 

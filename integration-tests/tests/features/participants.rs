@@ -5,7 +5,7 @@
 
 use archon_examples::counter::{Line, Use, boot_clock_ns};
 use archon_integration_tests::participants::{Service, ServiceOptions};
-use archon_integration_tests::{Ending, Network, Options};
+use archon_integration_tests::{Network, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

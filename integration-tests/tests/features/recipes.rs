@@ -3,7 +3,7 @@
 
 use crate::EXE;
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_local_cluster::Process;
 use archon_testkit::{skipped, wait_for};
 use std::ffi::OsStr;

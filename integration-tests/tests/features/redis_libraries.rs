@@ -5,7 +5,7 @@ use crate::EXE;
 use crate::redis::{NODES, knows_listeners, ok, options};
 use crate::redis_client::ClusterClient;
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::process::Ending;
+use archon_integration_tests::process::ProcessExt;
 use archon_integration_tests::redis_driver::{Credentials, Reply};
 use archon_integration_tests::{Cluster, Driver, Library, Options, Scrape, http};
 use archon_security::Role;

@@ -3,7 +3,7 @@
 use crate::redis::{ok, options, start};
 use crate::redis_client::{ClusterClient, Connection, Reply, packed};
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Ending as _, Options, Scrape, http};
+use archon_integration_tests::{Cluster, Options, ProcessExt as _, Scrape, http};
 use archon_testkit::wait_for;
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};

@@ -5,7 +5,7 @@ use crate::console::{CHANGES, TIMEOUT, options, request};
 use archon_integration_tests::http as plain;
 use archon_integration_tests::{Cluster, Options};
 use archon_local_cluster::Issuer;
-use archon_security::{Expected, Protocol, Role, Tls, Transport};
+use archon_security::{ExpectedPeer, Protocol, Role, Tls, Transport};
 use archon_testkit::{check, wait_for};
 use std::future::poll_fn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +14,7 @@ use tonic::transport::Endpoint;
 
 /// Sends a request by TLS with these credentials.
 async fn ask_as(transport: &Transport, address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
-    let connected = transport.connect(address, &Expected::Coordinators, Protocol::Grpc, TIMEOUT).await;
+    let connected = transport.connect(address, &ExpectedPeer::Coordinators, Protocol::Grpc, TIMEOUT).await;
     let mut stream = connected.expect("a connection");
     stream.write_all(request(address, method, path, CHANGES, body).as_bytes()).await.expect("sent");
     let mut answer = String::new();
@@ -84,7 +84,7 @@ fn console_with_tls_enforces_roles() {
     let directory = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
     let foreign = Transport::Tls(Tls::open(&foreign.expect("another authority")).expect("credentials"));
-    let refused = runtime.block_on(foreign.connect(at, &Expected::Coordinators, Protocol::Grpc, TIMEOUT));
+    let refused = runtime.block_on(foreign.connect(at, &ExpectedPeer::Coordinators, Protocol::Grpc, TIMEOUT));
     assert!(refused.unwrap_err().to_string().contains("another cluster"), "a foreign authority");
     assert_eq!(plain::get(at, status).map(|answer| answer.status).unwrap_or(0), 400);
 }
@@ -135,7 +135,7 @@ fn http2_refusal_before_body_keeps_the_stream() {
     let endpoint = Endpoint::from_shared(format!("https://{at}")).expect("an address");
     let body = "x".repeat(1024 * 1024);
     runtime.block_on(async {
-        let mut channel = transport.channel(&endpoint, at, Expected::Coordinators, TIMEOUT);
+        let mut channel = transport.channel(&endpoint, at, ExpectedPeer::Coordinators, TIMEOUT);
         for (header, kind, expected) in [("x-other", "application/json", 403), ("x-archon-console", "text/plain", 415)]
         {
             for _ in 0..10 {

@@ -3,8 +3,8 @@
 
 use crate::EXE;
 use archon_client::Role;
-use archon_integration_tests::cluster::{Ran, TIMEOUT};
-use archon_integration_tests::{Cluster, Ending as _, Options, contract};
+use archon_integration_tests::cluster::{CommandOutput, TIMEOUT};
+use archon_integration_tests::{Cluster, Options, ProcessExt as _, contract};
 use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ fn doctor(cluster: &Cluster, arguments: &[&str]) -> (i32, Value) {
     (ran.code, document(&ran))
 }
 
-fn document(ran: &Ran) -> Value {
+fn document(ran: &CommandOutput) -> Value {
     let document: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     contract::check("doctor", &document).unwrap_or_else(|error| panic!("{error}\n{document:#}"));
     document
@@ -159,7 +159,7 @@ fn doctor_reports_bad_places_and_used_ports_offline() {
         let output = command.args(["doctor", "-o", "json"]).args(arguments).output().expect("it starts");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (stdout, stderr) = (text(output.stdout), text(output.stderr));
-        let ran = Ran { code: output.status.code().unwrap_or(-1), stdout, stderr };
+        let ran = CommandOutput { code: output.status.code().unwrap_or(-1), stdout, stderr };
         (ran.code, document(&ran))
     };
     let (code, document) = ran(&[]);

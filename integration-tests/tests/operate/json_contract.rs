@@ -1,19 +1,19 @@
 //! Every verb with `-o json` on a real cluster, validated against `docs/reference/json.schema.json`.
 
 use crate::EXE;
-use archon_integration_tests::{Cluster, Ending, Options, contract};
+use archon_integration_tests::{Cluster, Options, ProcessExt, contract};
 use archon_testkit::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Runs verbs, and records which were covered.
-struct Seen<'a> {
+struct VerbCoverage<'a> {
     cluster: &'a Cluster,
     verbs: BTreeSet<&'static str>,
 }
 
-impl Seen<'_> {
+impl VerbCoverage<'_> {
     /// Runs a verb that ends with `code`, and returns its validated document.
     fn run(&mut self, arguments: &[&str], code: i32) -> Value {
         let verb = contract::verb_of(arguments).unwrap_or_else(|| panic!("{arguments:?} has no document"));
@@ -41,7 +41,7 @@ fn wait_served(cluster: &Cluster, table: &str) {
 }
 
 /// Runs the verbs that create and read certificate files.
-fn certificates(seen: &mut Seen<'_>, files: &std::path::Path) {
+fn certificates(seen: &mut VerbCoverage<'_>, files: &std::path::Path) {
     let file = |name: &str| files.join(name).to_str().expect("UTF-8").to_owned();
     let (ca, athens) = (file("ca"), file("athens"));
     assert_eq!(seen.done(&["cert", "ca", "--out", &ca])["is_authority"], true);
@@ -59,7 +59,7 @@ fn certificates(seen: &mut Seen<'_>, files: &std::path::Path) {
 }
 
 /// Runs the backup verbs.
-fn backups(seen: &mut Seen<'_>, directory: &std::path::Path) {
+fn backups(seen: &mut VerbCoverage<'_>, directory: &std::path::Path) {
     let backup = directory.join("monday").to_str().expect("UTF-8").to_owned();
     let taken = seen.done(&["backup", "create", "--to", &backup]);
     assert_eq!((&taken["tables_total"], &taken["files_total"]), (&json!(3), &json!(16)), "{taken}");
@@ -78,7 +78,7 @@ fn every_verb_prints_its_documented_json() {
     let mut cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster.wait_protocol(2);
-    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    let mut seen = VerbCoverage { cluster: &cluster, verbs: BTreeSet::new() };
 
     assert!(seen.done(&["version"])["archon_version"].is_string());
 
@@ -193,7 +193,7 @@ fn every_verb_prints_its_documented_json() {
     // A fourth node, to which partitions can move: a plan, its file, and its progress.
     cluster.start_node("delos");
     cluster.wait_node("delos", "alive");
-    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    let mut seen = VerbCoverage { cluster: &cluster, verbs: BTreeSet::new() };
     let file = directory.path().join("plan.json");
     let file = file.to_str().expect("UTF-8");
     let plan = seen.done(&["rebalance", "plan", "--out", file]);
@@ -224,7 +224,7 @@ fn every_verb_prints_its_documented_json() {
     verbs.extend(seen.verbs);
     assert!(cluster.take_node("delos").terminate(Duration::from_secs(60)).success());
     cluster.wait_node("delos", "failed");
-    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    let mut seen = VerbCoverage { cluster: &cluster, verbs: BTreeSet::new() };
     seen.done(&["status"]);
     assert_eq!(seen.done(&["node", "remove", "delos"])["node"], "delos");
     verbs.extend(seen.verbs);
@@ -235,7 +235,7 @@ fn every_verb_prints_its_documented_json() {
     for name in &lost {
         cluster.wait_node(name, "failed");
     }
-    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    let mut seen = VerbCoverage { cluster: &cluster, verbs: BTreeSet::new() };
     for name in &lost {
         let gone = seen.done(&["node", "lost", name, "--accept-data-loss"]);
         assert!(gone["loss"]["copies_lost"].as_u64() > Some(0), "{gone}");
@@ -250,7 +250,7 @@ fn every_verb_prints_its_documented_json() {
     verbs.extend(seen.verbs);
 
     // The coordinators.
-    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    let mut seen = VerbCoverage { cluster: &cluster, verbs: BTreeSet::new() };
     let quorum = seen.done(&["quorum", "list"]);
     let kept = tempfile::tempdir().expect("a directory");
     let file = kept.path().join("quorum").display().to_string();

@@ -171,14 +171,14 @@ fn of_dashboard() -> Vec<String> {
 }
 
 /// A metric used in an expression.
-struct Asked {
+struct MetricUse {
     name: String,
     /// Labels that it selects, each with its values.
     labels: Vec<(String, Vec<String>)>,
 }
 
 /// Returns the metrics used in an expression.
-fn asked(expression: &str) -> Vec<Asked> {
+fn asked(expression: &str) -> Vec<MetricUse> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
     for (at, _) in expression.match_indices("archon_") {
@@ -191,7 +191,7 @@ fn asked(expression: &str) -> Vec<Asked> {
             let values = value.trim_start_matches('~').trim_matches('"').split('|').map(ToOwned::to_owned);
             Some((name.to_owned(), values.collect()))
         });
-        found.push(Asked { name: expression[at..end].to_owned(), labels: labels.collect() });
+        found.push(MetricUse { name: expression[at..end].to_owned(), labels: labels.collect() });
     }
     found
 }
@@ -200,7 +200,7 @@ fn asked(expression: &str) -> Vec<Asked> {
 fn unknown(expression: &str) -> Vec<String> {
     let all = all();
     let mut wrong = Vec::new();
-    for Asked { name, labels } in asked(expression) {
+    for MetricUse { name, labels } in asked(expression) {
         let of_histogram = ["_bucket", "_count", "_sum"].iter().find_map(|end| all.get(name.strip_suffix(end)?));
         let histogram = of_histogram.filter(|(definition, _)| definition.kind == Kind::Histogram);
         let Some((definition, _)) = histogram.or_else(|| all.get(name.as_str())) else {

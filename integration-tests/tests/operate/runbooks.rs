@@ -8,7 +8,7 @@ use archon_client::Client;
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::disk::{self, SmallDisk};
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options, Release, Rows};
+use archon_integration_tests::{Cluster, Load, LoadReport, Options, ProcessExt, Release, Rows};
 use archon_testkit::{check, skipped, wait_for};
 use futures::future::join_all;
 use serde_json::Value;
@@ -164,7 +164,7 @@ async fn runbook_for_new_addresses_works() {
 }
 
 /// A cluster in which athens has a full disk of its own, beside some other nodes.
-struct Full {
+struct FullDiskCluster {
     /// Dropped first: otherwise the directory of the cluster cannot be removed.
     _disk: SmallDisk,
     cluster: Cluster,
@@ -176,7 +176,7 @@ struct Full {
     file: Option<PathBuf>,
 }
 
-impl Full {
+impl FullDiskCluster {
     /// Starts it; `None` if this machine does not let a test mount a file system.
     async fn start(others: &[&'static str], by_a_file: bool) -> Option<Self> {
         // Nothing is assigned before athens is there.
@@ -238,14 +238,14 @@ impl Full {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runbook_for_full_disk_frees_space() {
-    let Some(mut full) = Full::start(&["byzantium", "cyrene"], true).await else { return };
+    let Some(mut full) = FullDiskCluster::start(&["byzantium", "cyrene"], true).await else { return };
     let file = ("FILE", full.file.take().expect("a file").display().to_string());
     assert_eq!(full.follow(&[file], &["## Space can be freed"]).await, ["athens", "byzantium", "cyrene"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runbook_for_full_disk_replaces_the_disk() {
-    let Some(mut full) = Full::start(&["byzantium", "cyrene"], true).await else { return };
+    let Some(mut full) = FullDiskCluster::start(&["byzantium", "cyrene"], true).await else { return };
     let larger = full.cluster.directory().join("larger");
     fs::create_dir(&larger).expect("a directory");
     let address = full.cluster.node_address("athens").to_owned();
@@ -256,7 +256,7 @@ async fn runbook_for_full_disk_replaces_the_disk() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runbook_for_full_disk_moves_data_to_others() {
-    let Some(mut full) = Full::start(&["byzantium", "cyrene", "delos"], false).await else { return };
+    let Some(mut full) = FullDiskCluster::start(&["byzantium", "cyrene", "delos"], false).await else { return };
     let address = full.cluster.node_address("athens").to_owned();
     let places = [vec![("A:7201", address)], old_ones(&full.cluster)].concat();
     let holders = full.follow(&places, &["## Others take its data"]).await;

@@ -1,7 +1,7 @@
 //! Settings of a running cluster, changed by the command line on real processes.
 
 use crate::EXE;
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::time::Duration;

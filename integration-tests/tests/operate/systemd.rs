@@ -2,7 +2,7 @@
 //! place.
 
 use crate::EXE;
-use archon_integration_tests::Notified;
+use archon_integration_tests::NotifiedMember;
 use archon_integration_tests::ports::free_addresses;
 use archon_testkit::{check, wait_for};
 use std::time::Duration;
@@ -15,12 +15,12 @@ fn node_is_reported_ready_only_with_a_lease() {
     let (coordinator_at, node_at) = (addresses[0].as_str(), addresses[1].as_str());
     let peers = format!("1={coordinator_at}");
     let node = ["node", "--name", "athens", "--listen", node_at, "--coordinators", coordinator_at];
-    let node = Notified::start(EXE, "athens", &node, directory.path());
+    let node = NotifiedMember::start(EXE, "athens", &node, directory.path());
     node.wait("STATUS=waits: node athens is not registered");
     assert!(!node.has("READY=1"), "{:?}", node.heard());
     let alone = ["--partitions", "2", "--replication", "1", "--min-nodes", "1"];
     let coordinator = ["coordinator", "--id", "1", "--listen", coordinator_at, "--peers", &peers];
-    let coordinator = Notified::start(EXE, "c1", &[&coordinator[..], &alone].concat(), directory.path());
+    let coordinator = NotifiedMember::start(EXE, "c1", &[&coordinator[..], &alone].concat(), directory.path());
     coordinator.wait("READY=1");
     coordinator.wait("STATUS=takes part in its cluster");
     node.wait("READY=1");
@@ -36,7 +36,7 @@ fn waiting_coordinator_is_ready_and_names_awaited_peers() {
     let addresses = free_addresses(3);
     let peers = format!("1={},2={},3={}", addresses[0], addresses[1], addresses[2]);
     let coordinator = ["coordinator", "--id", "1", "--listen", &addresses[0], "--peers", &peers];
-    let coordinator = Notified::start(EXE, "c1", &coordinator, directory.path());
+    let coordinator = NotifiedMember::start(EXE, "c1", &coordinator, directory.path());
     coordinator.wait("READY=1");
     wait_for("a missing one to be named", Duration::from_secs(60), || {
         let heard = coordinator.heard();

@@ -4,7 +4,7 @@
 
 use crate::EXE;
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Ending, Options, Release, Scene, WorkloadOptions};
+use archon_integration_tests::{Cluster, Options, ProcessExt, Release, Scene, WorkloadOptions};
 use archon_testkit::wait_for;
 use serde_json::Value;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Compares the files of `packaging/` with the program: flags, variables, exit codes, deadlines. `tidy` compares the files with each other.
 
-mod installed;
+mod installed_files;
 mod manifests;
 mod truth;
 mod units;

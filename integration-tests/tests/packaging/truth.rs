@@ -1,6 +1,6 @@
 //! The program's own description of itself.
 
-use archon_integration_tests::Notified;
+use archon_integration_tests::NotifiedMember;
 use archon_integration_tests::ports::free_addresses;
 use archon_tidy::packaging::Member;
 use std::collections::BTreeSet;
@@ -90,12 +90,12 @@ pub(crate) fn stop_deadline(verb: &str) -> Duration {
     let directory = TempDir::new().expect("a directory");
     let address = free_addresses(1).remove(0);
     let (id, peers) = ("1", format!("1={address}"));
-    let in_directory = |arguments: &[&str]| Notified::start(EXE, verb, arguments, directory.path());
+    let in_directory = |arguments: &[&str]| NotifiedMember::start(EXE, verb, arguments, directory.path());
     let member = match verb {
         "participant" => {
             let agent = [EXE, "participant", "--listen", "127.0.0.1:0", "--name", "w1", "--table", "jobs", "--address"];
             let agent = [&agent[..], &["127.0.0.1:8080", "--coordinators", "127.0.0.1:1"]].concat();
-            Notified::start_command(verb, &agent, &[], directory.path())
+            NotifiedMember::start_command(verb, &agent, &[], directory.path())
         }
         "coordinator" => in_directory(&["coordinator", "--listen", &address, "--id", id, "--peers", &peers]),
         _ => in_directory(&["node", "--listen", &address, "--name", "athens", "--coordinators", "127.0.0.1:1"]),

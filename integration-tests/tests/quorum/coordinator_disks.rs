@@ -5,7 +5,7 @@ use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::options::LONG_LEASES;
-use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_integration_tests::{Cluster, Load, Options, ProcessExt};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::RegisterRequest;
 use archon_proto::v1::session_client::SessionClient;
@@ -51,9 +51,9 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A caller whose registrations are refused, and take half a megabyte of log each; in plaintext.
-struct Talker(SessionClient<Channel>);
+struct NoisyCaller(SessionClient<Channel>);
 
-impl Talker {
+impl NoisyCaller {
     fn new(address: &str) -> Self {
         Self(SessionClient::new(Endpoint::from_shared(format!("http://{address}")).expect("an address").connect_lazy()))
     }
@@ -127,7 +127,7 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
     let load = Load::start(&client, "full", 4);
     load.wait_more(100);
     let ballast = fill(&data(&cluster, 0));
-    let refused = Talker::new(&address).until_refused().await;
+    let refused = NoisyCaller::new(&address).until_refused().await;
     assert_eq!(refused, ErrorKind::ReadOnly, "{}", cluster.coordinator(0).log_tail(40));
     let (code, said) = create(&cluster, "refused");
     assert!(code == 4 && said.contains("ReadOnly") && said.contains("raft-log"), "{code}: {said}");
@@ -187,7 +187,7 @@ async fn leading_coordinator_with_full_disk_steps_down() {
     let ballast = fill(&data(&cluster, first));
     let addresses = cluster.coordinator_addresses();
     let talk = |leader: usize| {
-        let (mut talker, runtime) = (Talker::new(&addresses[leader]), tokio::runtime::Handle::current());
+        let (mut talker, runtime) = (NoisyCaller::new(&addresses[leader]), tokio::runtime::Handle::current());
         tokio::task::block_in_place(|| runtime.block_on(talker.say()))
     };
     wait_for("another one to lead", 2 * SOON, || {
@@ -245,7 +245,8 @@ async fn coordinator_with_failing_disk_ends_and_returns() {
         let mut process = cluster.take_coordinator(leader);
         // Enough to start another segment, whose name has to be made durable. On a busy machine another one may lead by
         // now: then this one gets it as a follower.
-        let mut talkers: Vec<Talker> = cluster.coordinator_addresses().iter().map(|at| Talker::new(at)).collect();
+        let mut talkers: Vec<NoisyCaller> =
+            cluster.coordinator_addresses().iter().map(|at| NoisyCaller::new(at)).collect();
         for _ in 0..200 {
             for talker in &mut talkers {
                 if process.exited().is_none() {

@@ -3,10 +3,10 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_integration_tests::{Cluster, Load, Options, ProcessExt};
 use archon_load::BeatStream;
 use archon_proto::convert::members::beats::Beat;
-use archon_proto::convert::members::session::Registered;
+use archon_proto::convert::members::session::RegistrationResult;
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{ClusterRef, RegisterRequest};
 use archon_testkit::{check, wait_for, wait_for_async};
@@ -46,7 +46,7 @@ async fn no_operation_fails_when_the_leading_coordinator_is_killed() {
 /// A node that exists only as a session, so that the test sees every answer to its heartbeats.
 struct Probe {
     stream: BeatStream,
-    registered: Registered,
+    registered: RegistrationResult,
     number: u64,
 }
 
@@ -75,7 +75,7 @@ impl Probe {
             redis: None,
         };
         let answer = session.register(request).await.map_err(|status| status.to_string())?.into_inner();
-        let registered = Registered::try_from(answer).expect("a registration");
+        let registered = RegistrationResult::try_from(answer).expect("a registration");
         let stream = BeatStream::connect(coordinator, registered.cluster).await.map_err(|error| error.to_string())?;
         Ok(Self { stream, registered, number: 0 })
     }

@@ -1,7 +1,7 @@
 //! Coordinators join and leave while clients work: by the command line, on real processes.
 
 use crate::EXE;
-use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_integration_tests::{Cluster, Load, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

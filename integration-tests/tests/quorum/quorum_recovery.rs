@@ -3,7 +3,7 @@
 
 use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
-use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_integration_tests::{Cluster, Load, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A coordinator whose state differs from the others', though it applied the same log.
 
 use crate::EXE;
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_testkit::{check, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};

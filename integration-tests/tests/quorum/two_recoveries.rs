@@ -2,7 +2,7 @@
 
 use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
-use archon_integration_tests::{Cluster, Ending, Options, Rows};
+use archon_integration_tests::{Cluster, Options, ProcessExt, Rows};
 use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::time::Duration;

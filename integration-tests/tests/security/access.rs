@@ -2,7 +2,7 @@
 
 use crate::EXE;
 use archon_client::{Admin, Client, Error, ErrorKind, Right, Role, Tls, Transport};
-use archon_integration_tests::cluster::Ran;
+use archon_integration_tests::cluster::CommandOutput;
 use archon_integration_tests::{Cluster, Options};
 use archon_proto::v1;
 use archon_testkit::{check, wait_for, wait_for_async};
@@ -20,7 +20,7 @@ fn credentials(cluster: &Cluster, name: &str) -> PathBuf {
 }
 
 /// Runs the command line as a client.
-fn as_client(cluster: &Cluster, name: &str, arguments: &[&str]) -> Ran {
+fn as_client(cluster: &Cluster, name: &str, arguments: &[&str]) -> CommandOutput {
     cluster.archon_as(Some(&credentials(cluster, name)), arguments)
 }
 
@@ -114,7 +114,7 @@ async fn every_path_to_rows_checks_rights() {
     for node in ["athens", "byzantium", "cyrene"] {
         let address = cluster.node_address(node);
         let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).expect("an address");
-        let channel = transport.channel(&endpoint, address, archon_security::Expected::Servers, TIMEOUT);
+        let channel = transport.channel(&endpoint, address, archon_security::ExpectedPeer::Servers, TIMEOUT);
         let mut kv = v1::kv_client::KvClient::new(channel.clone());
         let (cluster, table) = (named.clone(), String::new());
         let mut refused = Vec::new();
@@ -233,7 +233,7 @@ async fn redis_replies(cluster: &Cluster, (role, name): (Role, &str), commands: 
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     let transport = Tls::open(&cluster.credentials(role, name)).map(Transport::Tls).expect("credentials");
     let address = cluster.redis_address("athens");
-    let (expected, protocol) = (archon_security::Expected::Servers, archon_security::Protocol::Frames);
+    let (expected, protocol) = (archon_security::ExpectedPeer::Servers, archon_security::Protocol::Frames);
     let stream = transport.connect(address, &expected, protocol, TIMEOUT).await.expect("a connection");
     let mut stream = BufReader::new(stream);
     let mut replies = Vec::new();

@@ -3,7 +3,7 @@
 use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Ending as _, Options, Process, http};
+use archon_integration_tests::{Cluster, Options, Process, ProcessExt as _, http};
 use archon_local_cluster::Issuer;
 use archon_testkit::{check, skipped, wait_for};
 use std::io::Read as _;
@@ -90,9 +90,9 @@ await participant.stop();
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// A child process, which is killed when the test ends.
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -216,7 +216,7 @@ fn agent_refuses_revoked_certificates_at_once() {
     assert_eq!(status(&port, &stolen).trim(), "200", "{}", agent.log());
     let mut watch = Command::new("python3");
     watch.args(["-c", WATCH, &port, &shop]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut watch = Ended(watch.spawn().expect("it starts"));
+    let mut watch = ChildGuard(watch.spawn().expect("it starts"));
     let mut opened = [0; 4];
     watch.0.stdout.as_mut().expect("an output").read_exact(&mut opened).expect("a status");
     assert_eq!(&opened, b"200\n", "{}", agent.log());

@@ -2,7 +2,7 @@
 
 use crate::EXE;
 use archon_client::{Admin, NodeGoal, Role, Tls, Transport};
-use archon_integration_tests::{Cluster, Ending, Options};
+use archon_integration_tests::{Cluster, Options, ProcessExt};
 use archon_testkit::wait_for;
 use serde_json::Value;
 use std::fs::{self, OpenOptions};

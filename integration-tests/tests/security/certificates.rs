@@ -5,7 +5,7 @@ use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::{Cluster, Options, contract};
 use archon_local_cluster::Issuer;
-use archon_security::{Expected, Protocol};
+use archon_security::{ExpectedPeer, Protocol};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,8 +21,10 @@ async fn renewed_certificate_is_loaded_without_restart() {
     let client = cluster.client().build().await.expect("a client");
     let (transport, address) = (cluster.transport(Role::Client), cluster.node_address("athens").to_owned());
     let shown = async || {
-        let stream =
-            transport.connect(&address, &Expected::Servers, Protocol::Frames, TIMEOUT).await.expect("the node answers");
+        let stream = transport
+            .connect(&address, &ExpectedPeer::Servers, Protocol::Frames, TIMEOUT)
+            .await
+            .expect("the node answers");
         stream.peer_certificate().expect("it shows a certificate").to_vec()
     };
     let before = shown().await;

@@ -3,10 +3,10 @@
 
 use crate::EXE;
 use archon_client::{Role, Tls, Transport};
-use archon_integration_tests::cluster::Ran;
-use archon_integration_tests::{Cluster, Ending as _, Options, http};
+use archon_integration_tests::cluster::CommandOutput;
+use archon_integration_tests::{Cluster, Options, ProcessExt as _, http};
 use archon_local_cluster::Issuer;
-use archon_security::{Expected, Protocol};
+use archon_security::{ExpectedPeer, Protocol};
 use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::fs;
@@ -26,7 +26,7 @@ fn start() -> Cluster {
 /// that came in time.
 async fn ask(credentials: &Path, address: &str, method: &str, path: &str, within: Duration) -> (String, bool) {
     let transport = Transport::Tls(Tls::open(credentials).expect("credentials"));
-    let connected = transport.connect(address, &Expected::Coordinators, Protocol::Grpc, TIMEOUT).await;
+    let connected = transport.connect(address, &ExpectedPeer::Coordinators, Protocol::Grpc, TIMEOUT).await;
     let mut stream = connected.expect("a connection");
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nx-archon-console: 1\r\ncontent-length: \
@@ -116,7 +116,8 @@ fn withdrawing_own_admin_certificate_needs_force() {
     let cluster = start();
     let alice = cluster.credentials(Role::Admin, "alice");
     let as_alice = |arguments: &[&str]| cluster.archon_as(Some(&alice), arguments);
-    let refused = |ran: &Ran, part: &str| assert!(ran.code == 4 && ran.stderr.contains(part), "{part}: {ran:?}");
+    let refused =
+        |ran: &CommandOutput, part: &str| assert!(ran.code == 4 && ran.stderr.contains(part), "{part}: {ran:?}");
     refused(&as_alice(&["access", "withdraw", "admin/alice"]), "admin/alice is who asks");
     assert_eq!(as_alice(&["status"]).code, 0, "nothing was withdrawn");
     // The new one withdraws the old one.

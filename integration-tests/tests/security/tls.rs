@@ -4,10 +4,10 @@ use crate::EXE;
 use archon_client::{Role, Tls, Transport};
 use archon_frames::{StreamKind, connect};
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::{Cluster, Ending, Options, Process, Scene, WorkloadOptions};
+use archon_integration_tests::{Cluster, Options, Process, ProcessExt, Scene, WorkloadOptions};
 use archon_local_cluster::Issuer;
 use archon_proto::v1;
-use archon_security::{Expected, Protocol, rights};
+use archon_security::{ExpectedPeer, Protocol, rights};
 use prost::Message;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ fn options() -> Options {
 /// Returns a gRPC channel to the process at an address.
 fn channel(transport: &Transport, address: &str) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address").timeout(TIMEOUT);
-    transport.channel(&endpoint, address, Expected::Servers, TIMEOUT)
+    transport.channel(&endpoint, address, ExpectedPeer::Servers, TIMEOUT)
 }
 
 /// Runs the command line with credentials other than the administrator's, or none. Returns its exit code and output.
@@ -131,7 +131,7 @@ async fn members_cannot_impersonate_each_other() {
 
 /// Returns the answer to a stream that begins with this message.
 async fn told<M: Message>(transport: &Transport, address: &str, kind: StreamKind, first: &M) -> String {
-    let connected = connect(transport, address, &Expected::Servers, kind, 1 << 20, TIMEOUT).await;
+    let connected = connect(transport, address, &ExpectedPeer::Servers, kind, 1 << 20, TIMEOUT).await;
     let (mut reader, mut writer) = connected.expect("the server is there");
     writer.push(first);
     writer.flush().await.expect("the server listens");
@@ -185,7 +185,7 @@ async fn streams_are_bound_to_their_identity() {
     let said = told(&delphi, &leader, StreamKind::Beats, &carried).await;
     assert!(said.contains("node/delphi speaks in the name of node/athens"), "{said}");
     let itself = open(Role::Node, "athens");
-    let connected = connect(&itself, &leader, &Expected::Servers, StreamKind::Beats, 1 << 20, TIMEOUT).await;
+    let connected = connect(&itself, &leader, &ExpectedPeer::Servers, StreamKind::Beats, 1 << 20, TIMEOUT).await;
     let (mut reader, mut writer) = connected.expect("the coordinator is there");
     writer.push(&carried);
     writer.flush().await.expect("it listens");
@@ -216,7 +216,7 @@ async fn unfinished_handshakes_do_not_block_members() {
     }
     let transport = cluster.transport(Role::Client);
     let within = Duration::from_secs(2);
-    let met = transport.connect(&address, &Expected::Node("athens".into()), Protocol::Frames, within).await;
+    let met = transport.connect(&address, &ExpectedPeer::Node("athens".into()), Protocol::Frames, within).await;
     met.expect("a client with a certificate is let in meanwhile");
 }
 
@@ -271,16 +271,16 @@ async fn every_call_enforces_the_table_of_roles() {
 async fn dialling_a_member_verifies_its_identity() {
     let cluster = Cluster::start(EXE, &options());
     let (transport, address) = (cluster.transport(Role::Admin), cluster.node_address("athens"));
-    let dial = async |expected: Expected| transport.connect(address, &expected, Protocol::Frames, TIMEOUT).await;
-    dial(Expected::Node("athens".into())).await.expect("it is athens");
-    let said = dial(Expected::Node("cyrene".into())).await.expect_err("it is athens, not cyrene").to_string();
+    let dial = async |expected: ExpectedPeer| transport.connect(address, &expected, Protocol::Frames, TIMEOUT).await;
+    dial(ExpectedPeer::Node("athens".into())).await.expect("it is athens");
+    let said = dial(ExpectedPeer::Node("cyrene".into())).await.expect_err("it is athens, not cyrene").to_string();
     assert!(said.contains("node/athens") && said.contains("node/cyrene"), "{said}");
-    let said = dial(Expected::Coordinators).await.expect_err("a node is no coordinator").to_string();
+    let said = dial(ExpectedPeer::Coordinators).await.expect_err("a node is no coordinator").to_string();
     assert!(said.contains("node/athens") && said.contains("a coordinator"), "{said}");
     // The host is verified as well.
     let port = address.rsplit_once(':').expect("host:port").1;
     let elsewhere =
-        transport.connect(&format!("localhost:{port}"), &Expected::Servers, Protocol::Frames, TIMEOUT).await;
+        transport.connect(&format!("localhost:{port}"), &ExpectedPeer::Servers, Protocol::Frames, TIMEOUT).await;
     let said = elsewhere.expect_err("its certificate does not name localhost").to_string();
     assert!(said.contains("localhost") && said.contains("--host"), "{said}");
 }

@@ -2,8 +2,8 @@
 
 use crate::EXE;
 use archon_client::{Admin, Client, NodeGoal, Role, Tls, Transport};
-use archon_integration_tests::{Cluster, Ending as _, Options};
-use archon_security::{Expected, Protocol};
+use archon_integration_tests::{Cluster, Options, ProcessExt as _};
+use archon_security::{ExpectedPeer, Protocol};
 use archon_testkit::{check, wait_for};
 use futures::future::join_all;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn transport(credentials: &Path) -> Transport {
 /// for a message.
 async fn lets_in(address: &str, transport: &Transport) -> bool {
     let within = Duration::from_secs(3);
-    let Ok(mut stream) = transport.connect(address, &Expected::Servers, Protocol::Frames, within).await else {
+    let Ok(mut stream) = transport.connect(address, &ExpectedPeer::Servers, Protocol::Frames, within).await else {
         return false;
     };
     let mut byte = [0];

@@ -4,7 +4,7 @@
 //! clients and a log that it may trim; this crate decides what follows from these. [`Partitions`] holds the copies and
 //! calls the outside world through [`Shell`], which has two implementations: a shard of the node
 //! (`kvstore-node/src/shard/shell.rs`) and a machine of the simulator (`checks/simulator/src/host/shell.rs`). In tests, a
-//! [`Broken`] disables one of the rules in `mutant.rs`.
+//! [`DisabledRule`] disables one of the rules in `mutant.rs`.
 //!
 //! | Module | Responsibility |
 //! |---|---|
@@ -47,15 +47,15 @@ mod shell;
 mod test_shell;
 mod turn;
 
-pub use copies::applied_push::{AppliedPush, Pushed};
+pub use copies::applied_push::{AppliedPush, PushVerdict};
 pub use copies::copy_view::CopyView;
-pub use copies::emptied::Emptied;
-pub use copies::local_copy::{ENGINE_AHEAD_UNKNOWN, FlushUrgency, Found, LocalCopy};
-pub use copies::pages::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
-pub use copies::reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
+pub use copies::local_copy::{ENGINE_AHEAD_UNKNOWN, FlushUrgency, LocalCopy, RecoveredCopy};
+pub use copies::pages::{CopyAsk, CopyJob, CopyPage, CopyStart, OfferResult};
+pub use copies::reconcile::{Action, HeldPlacement, HeldState, ReconcileResult, UNKNOWN, reconcile};
+pub use copies::reset_report::ResetReport;
 pub use copies::retention::{LogClock, Pin, Retention, RetentionLimits};
 pub use log_write::LogWrite;
-pub use mutant::Broken;
+pub use mutant::DisabledRule;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
 pub use operations::forward::PassedOn;
@@ -64,14 +64,14 @@ pub use operations::refusal::{Cause, CopyRefusal, Refusal};
 pub use operations::request::{Origin, Outcome, Reply, Request, WaitsFor};
 pub use operations::snapshot::SnapshotStart;
 pub use operations::stale::StaleRow;
-pub use operations::waiting::{Ended, Pending, ReadyAnswer, Waiting};
-pub use partitions::{Completes, Partitions};
+pub use operations::waiting_clients::{PendingAnswer, ReadyAnswer, UnansweredOutcome, WaitingClients};
+pub use partitions::{Completions, Partitions};
 pub use persist::unreadable;
 pub use ranges::byte_halves::ByteHalves;
 pub use ranges::cleared_spaces::ClearedSpaces;
 pub use ranges::form::FormJob;
-pub use ranges::forming::{FormStep, FormedPart, Forming};
+pub use ranges::forming_copy::{FormStep, FormedPart, FormingCopy};
 pub use ranges::split_watch::SplitSearch;
 pub use ranges::split_work::FormedCopy;
 pub use ranges::yield_page::{YieldAsk, YieldPage};
-pub use shell::{At, Life, Observed, REPLICA_LAG_MS_MAX, Shell};
+pub use shell::{CopyEvent, CopyLocation, NodeRegistration, REPLICA_LAG_MS_MAX, Shell};

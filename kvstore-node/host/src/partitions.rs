@@ -1,15 +1,15 @@
 //! Copies of one thread of a node, and all operations on them.
 
-use crate::copies::emptied::Emptied;
-use crate::copies::local_copy::{Found, LocalCopy};
+use crate::copies::local_copy::{LocalCopy, RecoveredCopy};
 use crate::copies::pages::{CopyAsk, CopyPage, CopyStart};
+use crate::copies::reset_report::ResetReport;
 use crate::copies::unreadable_copy::UnreadableCopies;
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use crate::operations::park_limits::ParkLimits;
 use crate::operations::refusal::{Cause, CopyRefusal, Refusal};
 use crate::operations::request::Request;
 use crate::ranges::split_work::FormedCopy;
-use crate::shell::{At, Life, Observed, Shell};
+use crate::shell::{CopyEvent, CopyLocation, NodeRegistration, Shell};
 use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_replica::{Body, Input, Message, Position};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// Completions of a turn, once its writes are durable.
 #[derive(Clone, Debug, Default)]
-pub struct Completes {
+pub struct Completions {
     /// Writes of replicas.
     pub tokens: Vec<(PlacementId, u64)>,
     /// Entries that the log may then trim.
@@ -31,7 +31,7 @@ pub struct Completes {
 /// with [`Partitions::settle`].
 pub struct Partitions<S: Shell> {
     /// Found at start-up, not named by a duty yet.
-    pub(crate) dormant: BTreeMap<PlacementId, Found>,
+    pub(crate) dormant: BTreeMap<PlacementId, RecoveredCopy>,
     /// Kept and not served: this version cannot read an entry of their logs, or the engine refuses to read their rows.
     pub(crate) unreadable: UnreadableCopies,
     /// Newest request of a leader to each dormant copy, received before the duty that names the copy.
@@ -60,16 +60,26 @@ impl<S: Shell> std::fmt::Debug for Partitions<S> {
 
 impl<S: Shell> Partitions<S> {
     /// Starts with what recovery found, driven by this shell.
-    pub fn new(shell: S, found: BTreeMap<PlacementId, Found>, park_limits: ParkLimits, broken: Broken) -> Self {
+    pub fn new(
+        shell: S,
+        found: BTreeMap<PlacementId, RecoveredCopy>,
+        park_limits: ParkLimits,
+        broken: DisabledRule,
+    ) -> Self {
         let (unreadable, dormant) = found.into_iter().partition(|(_, found)| found.unreadable.is_some());
         let mut partitions = Self::with(shell, dormant, park_limits, broken);
-        for (placement, found) in BTreeMap::<_, Found>::into_iter(unreadable) {
+        for (placement, found) in BTreeMap::<_, RecoveredCopy>::into_iter(unreadable) {
             partitions.keep_found(placement, &found, found.unreadable.as_deref().unwrap_or_default());
         }
         partitions
     }
 
-    const fn with(shell: S, dormant: BTreeMap<PlacementId, Found>, park_limits: ParkLimits, broken: Broken) -> Self {
+    const fn with(
+        shell: S,
+        dormant: BTreeMap<PlacementId, RecoveredCopy>,
+        park_limits: ParkLimits,
+        broken: DisabledRule,
+    ) -> Self {
         Self {
             dormant,
             unreadable: UnreadableCopies::new(),
@@ -267,7 +277,7 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// Takes the completions of durable writes.
-    pub fn durable(&mut self, done: Completes) {
+    pub fn durable(&mut self, done: Completions) {
         for (placement, token) in done.tokens {
             match self.copies.contains_key(&placement) {
                 true => self.step(placement, Input::Persisted { token }),
@@ -309,7 +319,7 @@ impl<S: Shell> Partitions<S> {
     /// Reports that nothing is left of this copy, on disk too; the coordinators never name it again.
     fn deleted(&mut self, partition: PartitionId, placement: PlacementId) {
         let (epoch, version, commit) = (Epoch::ZERO, Version::ZERO, Seq::ZERO);
-        self.turn.shell.observe(At { partition, placement, epoch, commit }, Observed::Deleted);
+        self.turn.shell.observe(CopyLocation { partition, placement, epoch, commit }, CopyEvent::Deleted);
         self.turn.shell.report(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
     }
 
@@ -344,7 +354,7 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// Ends all leaderships, as the node has registered again (PROTOCOL rule 8).
-    pub fn renew(&mut self, Life { node, incarnation }: Life) {
+    pub fn renew(&mut self, NodeRegistration { node, incarnation }: NodeRegistration) {
         if self.turn.broken.breaks(Mutant::KeepsLeading) {
             return;
         }
@@ -412,7 +422,7 @@ impl<S: Shell> Partitions<S> {
         self.turn.fail_waiting(&mut local, Cause::Damaged);
         self.turn.shell.stop_copy(placement);
         self.active.retain(|_, active| *active != placement);
-        self.turn.shell.observe(local.at(), Observed::Damaged(why));
+        self.turn.shell.observe(local.at(), CopyEvent::Damaged(why));
         let report = Report {
             partition: local.partition,
             placement,
@@ -423,8 +433,8 @@ impl<S: Shell> Partitions<S> {
         self.turn.shell.report(report);
     }
 
-    pub(crate) fn emptied(&self) -> Emptied {
-        Emptied::new(self.turn.broken)
+    pub(crate) fn emptied(&self) -> ResetReport {
+        ResetReport::new(self.turn.broken)
     }
 }
 

@@ -18,22 +18,22 @@ fn answered(partitions: &Partitions<crate::test_shell::TestShell>) -> Vec<&'stat
 }
 
 fn new_registration_leads_nothing(mutant: Option<Mutant>) -> bool {
-    let mut partitions = serving(Broken::by(mutant), row(1, &[]));
-    partitions.renew(Life { incarnation: Incarnation::new(2), ..LIFE });
+    let mut partitions = serving(DisabledRule::by(mutant), row(1, &[]));
+    partitions.renew(NodeRegistration { incarnation: Incarnation::new(2), ..LIFE });
     settle(&mut partitions);
     partitions.leading() == 0
 }
 
 /// The read of the engine takes until the lease has expired.
 fn read_that_outlasts_lease_is_refused(mutant: Option<Mutant>) -> bool {
-    let mut partitions = serving(Broken::by(mutant), row(1, &[]));
+    let mut partitions = serving(DisabledRule::by(mutant), row(1, &[]));
     partitions.shell_mut().look_ms = 9_000;
     partitions.operate(request(get("key"), "read"));
     refused(&partitions) == [&Refusal::NoLease]
 }
 
 fn sole_copy_refuses_writes_without_lease(mutant: Option<Mutant>) -> bool {
-    let mut partitions = serving(Broken::by(mutant), row(1, &[]));
+    let mut partitions = serving(DisabledRule::by(mutant), row(1, &[]));
     partitions.shell_mut().lease_until = Millis::ZERO;
     partitions.operate(request(put("key"), "write"));
     settle(&mut partitions);
@@ -41,10 +41,10 @@ fn sole_copy_refuses_writes_without_lease(mutant: Option<Mutant>) -> bool {
 }
 
 fn former_leader_gives_no_copies(mutant: Option<Mutant>) -> bool {
-    let mut partitions = serving(Broken::by(mutant), row(1, &[(OTHER, ReplicaState::Load)]));
+    let mut partitions = serving(DisabledRule::by(mutant), row(1, &[(OTHER, ReplicaState::Load)]));
     let (source, epoch) = (OWN, Epoch::new(1));
     let ask = CopyAsk { partition: PARTITION, loader: OTHER, source, epoch, resume: Seq::new(1) };
-    partitions.renew(Life { incarnation: Incarnation::new(2), ..LIFE });
+    partitions.renew(NodeRegistration { incarnation: Incarnation::new(2), ..LIFE });
     partitions.copy_asked(ask, ()) == Err(CopyRefusal::NotHere)
 }
 
@@ -58,7 +58,7 @@ archon_types::shown_by! {
 
 #[test]
 fn write_is_answered_once_durable_and_then_readable() {
-    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let mut partitions = serving(DisabledRule::default(), row(1, &[]));
     partitions.operate(request(put("key"), "write"));
     partitions.settle();
     assert_eq!(answered(&partitions), [""; 0], "the disk does not have it yet");
@@ -69,7 +69,7 @@ fn write_is_answered_once_durable_and_then_readable() {
 }
 
 /// One write while a copy is away, and none after it: the engine has no further syncs of this partition.
-fn after_a_quiet_write(broken: Broken) -> Partitions<crate::test_shell::TestShell> {
+fn after_a_quiet_write(broken: DisabledRule) -> Partitions<crate::test_shell::TestShell> {
     let mut partitions = serving(broken, row(1, &[(OTHER, ReplicaState::Load)]));
     partitions.operate(request(put("key"), "write"));
     settle(&mut partitions);
@@ -92,7 +92,7 @@ fn tick_at(partitions: &mut Partitions<crate::test_shell::TestShell>, ms: u64) {
 }
 
 fn quiet_log_retention_is_bounded_by_node_log(mutant: Option<Mutant>) -> bool {
-    let mut partitions = after_a_quiet_write(Broken::by(mutant));
+    let mut partitions = after_a_quiet_write(DisabledRule::by(mutant));
     tick_at(&mut partitions, 3_000);
     partitions.shell_mut().log_written = crate::RetentionLimits::of_node(1).lagging_distance_max + 1;
     tick_at(&mut partitions, 4_000);
@@ -101,7 +101,7 @@ fn quiet_log_retention_is_bounded_by_node_log(mutant: Option<Mutant>) -> bool {
 
 #[test]
 fn quiet_log_is_trimmed_once_node_has_logged_enough() {
-    let mut partitions = after_a_quiet_write(Broken::default());
+    let mut partitions = after_a_quiet_write(DisabledRule::default());
     let distance = crate::RetentionLimits::of_node(1).lagging_distance_max;
     partitions.shell_mut().log_written = distance;
     tick_at(&mut partitions, 3_000);
@@ -116,7 +116,7 @@ fn quiet_log_is_trimmed_once_node_has_logged_enough() {
 
 #[test]
 fn quiet_log_is_trimmed_once_absent_copy_is_removed() {
-    let mut partitions = after_a_quiet_write(Broken::default());
+    let mut partitions = after_a_quiet_write(DisabledRule::default());
     let row = archon_types::Partition { version: archon_types::Version::new(9), ..row(9, &[]) };
     assert!(partitions.duties(LIFE.incarnation, vec![crate::Action::Configure { partition: row, placement: OWN }]));
     settle(&mut partitions);
@@ -127,7 +127,7 @@ fn quiet_log_is_trimmed_once_absent_copy_is_removed() {
 #[test]
 fn operation_before_leader_serves_is_parked() {
     let action = |version| crate::Action::Open { partition: row(version, &[]), placement: OWN, fresh: true };
-    let mut partitions = crate::test_shell::partitions(Broken::default());
+    let mut partitions = crate::test_shell::partitions(DisabledRule::default());
     partitions.duties(LIFE.incarnation, vec![action(1)]);
     partitions.operate(request(put("key"), "early"));
     assert_eq!((refused(&partitions).len(), answered(&partitions).len()), (0, 0));
@@ -137,7 +137,7 @@ fn operation_before_leader_serves_is_parked() {
 
 #[test]
 fn write_without_room_is_parked_in_order_of_arrival() {
-    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let mut partitions = serving(DisabledRule::default(), row(1, &[]));
     let (begun, wait_ms) =
         (partitions.shell().now.get(), crate::operations::park_limits::ParkLimits::default().room_ms);
     let at = |partitions: &mut Partitions<crate::test_shell::TestShell>, ms, full| {
@@ -165,7 +165,7 @@ fn write_without_room_is_parked_in_order_of_arrival() {
 /// The engine frees the gathered rows all at once, and every client waits for that once memory is full.
 #[test]
 fn gathered_bytes_are_bounded_while_engine_is_behind() {
-    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let mut partitions = serving(DisabledRule::default(), row(1, &[]));
     partitions.turn.park_limits.gathered_bytes_max = 1;
     let write = |partitions: &mut Partitions<crate::test_shell::TestShell>, to| {
         partitions.operate(request(put("key"), to));
@@ -189,7 +189,7 @@ fn gathered_bytes_are_bounded_while_engine_is_behind() {
 /// The row stays the same for weeks.
 #[test]
 fn replica_follows_changed_replication_timeout() {
-    let mut partitions = serving(Broken::default(), row(1, &[(OTHER, ReplicaState::Load)]));
+    let mut partitions = serving(DisabledRule::default(), row(1, &[(OTHER, ReplicaState::Load)]));
     partitions.shell_mut().timing.replication_timeout_ms = 7_000;
     partitions.peers_changed();
     let copies = partitions.copies();
@@ -199,14 +199,14 @@ fn replica_follows_changed_replication_timeout() {
 
 #[test]
 fn operation_without_local_copy_is_refused() {
-    let mut partitions = crate::test_shell::partitions(Broken::default());
+    let mut partitions = crate::test_shell::partitions(DisabledRule::default());
     partitions.operate(request(get("key"), "read"));
     assert_eq!(refused(&partitions), [&Refusal::Elsewhere]);
 }
 
 #[test]
 fn duties_of_other_incarnation_are_ignored() {
-    let mut partitions = crate::test_shell::partitions(Broken::default());
+    let mut partitions = crate::test_shell::partitions(DisabledRule::default());
     let open = crate::Action::Open { partition: row(1, &[]), placement: OWN, fresh: true };
     assert!(!partitions.duties(Incarnation::new(7), vec![open]));
     assert!(partitions.copies().is_empty());
@@ -214,7 +214,7 @@ fn duties_of_other_incarnation_are_ignored() {
 
 #[test]
 fn held_answer_is_sent_with_next_lease() {
-    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let mut partitions = serving(DisabledRule::default(), row(1, &[]));
     partitions.operate(request(put("key"), "write"));
     partitions.shell_mut().lease_until = Millis::ZERO;
     settle(&mut partitions);
@@ -225,15 +225,15 @@ fn held_answer_is_sent_with_next_lease() {
 
 #[test]
 fn stopping_reports_unknown_outcome_of_waiting_write() {
-    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let mut partitions = serving(DisabledRule::default(), row(1, &[]));
     partitions.operate(request(put("key"), "write"));
     partitions.stop();
-    assert_eq!(refused(&partitions), [&Refusal::Ended(crate::Ended::Unknown, Cause::Stopping)]);
+    assert_eq!(refused(&partitions), [&Refusal::Ended(crate::UnansweredOutcome::Unknown, Cause::Stopping)]);
 }
 
 #[test]
 fn copy_is_deleted_by_its_own_clearing_only() {
-    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let mut partitions = serving(DisabledRule::default(), row(1, &[]));
     partitions.duties(LIFE.incarnation, vec![crate::Action::Unload { partition: PARTITION, placement: OWN }]);
     partitions.cleared(OWN, 7);
     assert!(partitions.shell().gathered.deletions.is_empty(), "of an earlier one");
@@ -246,7 +246,7 @@ fn copy_is_deleted_by_its_own_clearing_only() {
 
 #[test]
 fn scan_without_reply_room_is_refused_before_reading() {
-    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let mut partitions = serving(DisabledRule::default(), row(1, &[]));
     let scan = Op::Scan { keys: KeyRange::ALL, order: ScanOrder::Ascending, limit: 10 };
     partitions.operate(request(scan, "takes nothing"));
     assert_eq!(refused(&partitions), [&Refusal::Detail(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
@@ -266,7 +266,7 @@ fn copy_behind_its_pages_does_not_lead() {
     };
     let forced = Partition { epoch: Epoch::new(2), ..row(2, &[]) };
     for (pages_upto, whole) in [(12, false), (9, true)] {
-        let mut partitions = crate::test_shell::partitions(Broken::default());
+        let mut partitions = crate::test_shell::partitions(DisabledRule::default());
         let open = crate::Action::Open { partition: led_by_other.clone(), placement: OWN, fresh: true };
         partitions.duties(LIFE.incarnation, vec![open]);
         let address = |placement: PlacementId, node| ReplicaAddress { placement, node, incarnation: LIFE.incarnation };
@@ -304,7 +304,7 @@ fn request_of_leader_before_open_is_answered_on_open() {
             .into(),
         ..row(1, &[])
     };
-    let mut partitions = crate::test_shell::partitions(Broken::default());
+    let mut partitions = crate::test_shell::partitions(DisabledRule::default());
     partitions.dormant.insert(OWN, crate::test_shell::held(PARTITION));
     let address = |placement: PlacementId, node| ReplicaAddress { placement, node, incarnation: LIFE.incarnation };
     let (from, to) = (address(OTHER, NodeId::new(OTHER.get())), address(OWN, LIFE.node));

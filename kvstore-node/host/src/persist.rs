@@ -4,7 +4,7 @@ use crate::copies::local_copy::LocalCopy;
 use crate::copies::retention::LogClock;
 use crate::log_write::LogWrite;
 use crate::mutant::Mutant;
-use crate::shell::{Observed, Shell};
+use crate::shell::{CopyEvent, Shell};
 use crate::turn::Turn;
 use archon_kv::{EffectError, engine_position};
 use archon_replica::{Entry, Input, Position, Record};
@@ -33,7 +33,7 @@ impl<S: Shell> Turn<S> {
                     (LogWrite::Entries(entries), None)
                 }
                 Record::Cut { after } => {
-                    self.shell.observe(local.at(), Observed::Cut);
+                    self.shell.observe(local.at(), CopyEvent::Cut);
                     if let Err(error) = local.memtable.truncate(after) {
                         self.damaged.push((local.placement, error.to_string()));
                     }
@@ -141,7 +141,7 @@ impl<S: Shell> Turn<S> {
 
     fn forget_log(&mut self, local: &mut LocalCopy<S>, base: Option<Position>) {
         for copy in local.retention.take_given_up() {
-            self.shell.observe(local.at(), Observed::LogNotKept(copy));
+            self.shell.observe(local.at(), CopyEvent::LogNotKept(copy));
         }
         if let Some(base) = base {
             // The base is durable before the trim, so that recovery knows where the log begins.
@@ -161,7 +161,7 @@ pub fn unreadable(at: Seq, error: &EffectError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutant::Broken;
+    use crate::mutant::DisabledRule;
     use crate::test_shell::{OWN, follower, follower_row, hear, position, settle};
     use archon_kv::{Effect, RowChange, row};
     use archon_replica::Body;
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn follower_accepts_no_entries_while_engine_lags() {
-        let mut follower = follower(Broken::default(), follower_row());
+        let mut follower = follower(DisabledRule::default(), follower_row());
         hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
         hear(&mut follower, append(1, 10));
         follower.shell_mut().engine_lags = true;
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn commit_position_is_noted_in_log_once_per_mebibyte() {
-        let mut follower = follower(Broken::default(), follower_row());
+        let mut follower = follower(DisabledRule::default(), follower_row());
         hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
         for seq in 1..=5 {
             hear(&mut follower, append(seq, COMMIT_NOTE_BYTES as usize / 2));

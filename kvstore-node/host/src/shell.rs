@@ -5,7 +5,7 @@
 //! call for it.
 
 use crate::copies::local_copy::LocalCopy;
-use crate::copies::pages::{CopyJob, Offered};
+use crate::copies::pages::{CopyJob, OfferResult};
 use crate::copies::retention::RetentionLimits;
 use crate::log_write::LogWrite;
 use crate::operations::refusal::Refusal;
@@ -17,7 +17,7 @@ use crate::ranges::yield_page::YieldAsk;
 use archon_kv::engine::PageLimit;
 use archon_kv::{DedupLimits, Effect, EffectError, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
-    Alarm, Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, ReplicaAddress,
+    Alarm, Entry, Identity, Input, Message, Output, Position, RecoveredError, RecoveredState, Replica, ReplicaAddress,
     Timing,
 };
 use archon_types::{
@@ -32,7 +32,7 @@ pub const REPLICA_LAG_MS_MAX: u64 = 3_000;
 
 /// A registration of the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Life {
+pub struct NodeRegistration {
     /// The node.
     pub node: NodeId,
     /// Its incarnation.
@@ -41,7 +41,7 @@ pub struct Life {
 
 /// Location and progress of a copy, for events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct At {
+pub struct CopyLocation {
     /// The partition.
     pub partition: PartitionId,
     /// The copy.
@@ -54,7 +54,7 @@ pub struct At {
 
 /// Event of a copy, for metrics, logs and checkers. It has no effect on the partitions.
 #[derive(Debug)]
-pub enum Observed<'a> {
+pub enum CopyEvent<'a> {
     /// Opened.
     Opened {
         /// No data of it was held.
@@ -156,7 +156,7 @@ pub trait Shell: Sized {
     /// Returns the wall clock.
     fn wall(&self) -> Millis;
     /// Returns the registration that the node acts under.
-    fn life(&self) -> Option<Life>;
+    fn life(&self) -> Option<NodeRegistration>;
     /// Returns whether the node has a lease of the coordinators at this time of the local clock.
     fn has_lease(&self, now: Millis) -> bool;
     /// Returns whether the lease covers a leadership at this moment.
@@ -200,7 +200,7 @@ pub trait Shell: Sized {
     ///
     /// # Errors
     /// If what was recovered contradicts itself.
-    fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError>;
+    fn replica(&self, identity: Identity, recovered: RecoveredState) -> Result<Replica, RecoveredError>;
 
     /// Returns the engine, for reads.
     fn engine(&self) -> &dyn Engine;
@@ -234,19 +234,19 @@ pub trait Shell: Sized {
     fn logged_bytes(&self, entry: &Entry) -> u64;
     /// Adds a write to this turn's writes to the log.
     fn log(&mut self, placement: PlacementId, write: LogWrite);
-    /// Requests this token in [`crate::Completes`] once this turn's writes are durable.
+    /// Requests this token in [`crate::Completions`] once this turn's writes are durable.
     fn log_token(&mut self, placement: PlacementId, token: u64);
-    /// Requests a trim up to here in [`crate::Completes`] once this turn's writes are durable.
+    /// Requests a trim up to here in [`crate::Completions`] once this turn's writes are durable.
     fn log_trim(&mut self, placement: PlacementId, upto: Seq);
     /// Trims the log up to here.
     fn trim(&mut self, placement: PlacementId, upto: Seq);
-    /// Deletes a copy without engine rows from the log; [`crate::Completes`] reports the end.
+    /// Deletes a copy without engine rows from the log; [`crate::Completions`] reports the end.
     fn delete(&mut self, partition: PartitionId, placement: PlacementId);
 
     /// Sends a message to another replica.
     fn send(&mut self, message: Message);
     /// Answers a client.
-    fn answer(&mut self, at: At, to: Self::Reply, log_time: Millis, outcome: Result<Answer, ErrorDetail>);
+    fn answer(&mut self, at: CopyLocation, to: Self::Reply, log_time: Millis, outcome: Result<Answer, ErrorDetail>);
     /// Refuses an operation with the reason; `log_time` is zero without a local copy.
     fn refuse(&mut self, partition: PartitionId, to: Self::Reply, log_time: Millis, refusal: Refusal);
     /// Forwards an operation unchanged to another node, which answers it. Without an answer, the client gets the error
@@ -300,11 +300,11 @@ pub trait Shell: Sized {
     /// takes the result; unanswered requests are repeated.
     fn ask_right(&mut self, ask: YieldAsk);
     /// Offers rows of a copy to the engine.
-    fn offer(&mut self, placement: PlacementId, page: Self::Page) -> Offered<Self::Page>;
+    fn offer(&mut self, placement: PlacementId, page: Self::Page) -> OfferResult<Self::Page>;
 
     /// Handles rows that the engine refuses to read although nothing is damaged. The node ends, or goes on without the
     /// copy, which serves nothing from the end of the turn on.
-    fn fail(&mut self, at: At, error: &ViewError);
+    fn fail(&mut self, at: CopyLocation, error: &ViewError);
     /// Runs the shell's own periodic work for this copy.
     fn ticked(&mut self, local: &mut LocalCopy<Self>, now: Millis);
     /// Traces an input of a replica.
@@ -312,5 +312,5 @@ pub trait Shell: Sized {
     /// Traces an output of a replica.
     fn wants(&mut self, _: PlacementId, _: &Output) {}
     /// Takes an event.
-    fn observe(&mut self, at: At, observed: Observed<'_>);
+    fn observe(&mut self, at: CopyLocation, observed: CopyEvent<'_>);
 }

@@ -1,19 +1,20 @@
 //! Shell for tests: an in-memory engine, a clock set by the test, and lists of the calls made.
 
-use crate::copies::pages::{CopyJob, Offered};
+use crate::copies::pages::{CopyJob, OfferResult};
 use crate::operations::park_limits::ParkLimits;
 use crate::operations::request::Origin;
 use crate::ranges::split_watch::SplitSearch;
 use crate::ranges::split_work::FormedCopy;
 use crate::ranges::yield_page::YieldAsk;
 use crate::{
-    Action, At, Broken, Completes, FlushUrgency, FormJob, Found, Life, LocalCopy, LogWrite, Observed, Outcome,
-    Partitions, Refusal, Reply, Request, RetentionLimits, Shell,
+    Action, Completions, CopyEvent, CopyLocation, DisabledRule, FlushUrgency, FormJob, LocalCopy, LogWrite,
+    NodeRegistration, Outcome, Partitions, RecoveredCopy, Refusal, Reply, Request, RetentionLimits, Shell,
 };
-use archon_kv::engine::{Between, Change, Cleared, EngineError, Page, PageLimit};
+use archon_kv::engine::{Change, ClearStep, EngineError, KeyBounds, Page, PageLimit};
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{
-    Body, Entry, Identity, Input, Limits, Message, Position, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
+    Body, Entry, Identity, Input, Limits, Message, Position, RecoveredError, RecoveredState, Replica, ReplicaAddress,
+    Timing,
 };
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 pub(crate) const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 0);
 pub(crate) const OWN: PlacementId = PlacementId::new(1);
 pub(crate) const OTHER: PlacementId = PlacementId::new(2);
-pub(crate) const LIFE: Life = Life { node: NodeId::new(1), incarnation: Incarnation::new(1) };
+pub(crate) const LIFE: NodeRegistration = NodeRegistration { node: NodeId::new(1), incarnation: Incarnation::new(1) };
 
 impl Reply for &'static str {
     fn room(&self) -> Result<(), ErrorDetail> {
@@ -45,26 +46,26 @@ impl Reply for &'static str {
 }
 
 /// An engine that refuses everything, as after a write that met a full disk.
-struct Refusing;
+struct RefusingEngine;
 
-impl Refusing {
+impl RefusingEngine {
     fn error() -> EngineError {
         let source = std::io::ErrorKind::QuotaExceeded.into();
         EngineError::Io { directory: "refusing".into(), what: "read a row", source }
     }
 }
 
-impl Engine for Refusing {
+impl Engine for RefusingEngine {
     fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
         Err(Self::error())
     }
-    fn page(&self, _: PlacementId, _: Between<'_>, _: ScanOrder, _: PageLimit) -> Result<Page, EngineError> {
+    fn page(&self, _: PlacementId, _: KeyBounds<'_>, _: ScanOrder, _: PageLimit) -> Result<Page, EngineError> {
         Err(Self::error())
     }
     fn write(&self, _: &[Change]) -> Result<(), EngineError> {
         Err(Self::error())
     }
-    fn clear_range(&self, _: PlacementId, _: Between<'_>, _: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, _: PlacementId, _: KeyBounds<'_>, _: usize) -> Result<ClearStep, EngineError> {
         Err(Self::error())
     }
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
@@ -84,7 +85,7 @@ pub(crate) struct TestShell {
     pub(crate) timing: Timing,
     pub(crate) engine: MemoryEngine,
     pub(crate) dedup: DedupLimits,
-    pub(crate) gathered: Completes,
+    pub(crate) gathered: Completions,
     pub(crate) writes: Vec<LogWrite>,
     pub(crate) answers: Vec<(&'static str, Outcome)>,
     pub(crate) refusals: Vec<(&'static str, Refusal)>,
@@ -92,7 +93,7 @@ pub(crate) struct TestShell {
     /// Leader according to the table.
     pub(crate) leader: Option<NodeId>,
     pub(crate) forwarded: Vec<(NodeId, Request<&'static str>)>,
-    pub(crate) life: Life,
+    pub(crate) life: NodeRegistration,
     pub(crate) forms: Vec<FormJob>,
     /// Messages to other replicas.
     pub(crate) sent: Vec<Message>,
@@ -136,7 +137,7 @@ impl Default for TestShell {
             timing: Timing::default(),
             engine: MemoryEngine::default(),
             dedup: DedupLimits::default(),
-            gathered: Completes::default(),
+            gathered: Completions::default(),
             writes: Vec::new(),
             answers: Vec::new(),
             refusals: Vec::new(),
@@ -185,7 +186,7 @@ impl Shell for TestShell {
     fn wall(&self) -> Millis {
         self.now.get()
     }
-    fn life(&self) -> Option<Life> {
+    fn life(&self) -> Option<NodeRegistration> {
         Some(self.life)
     }
     fn has_lease(&self, now: Millis) -> bool {
@@ -230,12 +231,12 @@ impl Shell for TestShell {
     fn log_written(&self) -> u64 {
         self.log_written
     }
-    fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError> {
+    fn replica(&self, identity: Identity, recovered: RecoveredState) -> Result<Replica, RecoveredError> {
         Replica::new(identity, recovered, Limits::default())
     }
     fn engine(&self) -> &dyn Engine {
         self.looked();
-        if self.reads_fail { &Refusing } else { &self.engine }
+        if self.reads_fail { &RefusingEngine } else { &self.engine }
     }
     fn row(&self, (): &mut (), placement: PlacementId, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
         Ok(self.engine().get(placement, key)?)
@@ -266,7 +267,7 @@ impl Shell for TestShell {
     fn send(&mut self, message: Message) {
         self.sent.push(message);
     }
-    fn answer(&mut self, _: At, to: &'static str, _: Millis, outcome: Outcome) {
+    fn answer(&mut self, _: CopyLocation, to: &'static str, _: Millis, outcome: Outcome) {
         self.answers.push((to, outcome));
     }
     fn refuse(&mut self, _: PartitionId, to: &'static str, _: Millis, refusal: Refusal) {
@@ -317,10 +318,10 @@ impl Shell for TestShell {
     fn ask_right(&mut self, ask: YieldAsk) {
         self.asks.push(ask);
     }
-    fn offer(&mut self, _: PlacementId, (): ()) -> Offered<()> {
-        Offered::Taken
+    fn offer(&mut self, _: PlacementId, (): ()) -> OfferResult<()> {
+        OfferResult::Taken
     }
-    fn fail(&mut self, at: At, error: &ViewError) {
+    fn fail(&mut self, at: CopyLocation, error: &ViewError) {
         assert!(self.reads_fail, "{at:?}: {error}");
     }
     fn ticked(&mut self, local: &mut LocalCopy<Self>, _: Millis) {
@@ -336,10 +337,10 @@ impl Shell for TestShell {
         local.flushing = frozen.upto;
         local.memtable.flushed(frozen.upto);
     }
-    fn observe(&mut self, _: At, observed: Observed<'_>) {
+    fn observe(&mut self, _: CopyLocation, observed: CopyEvent<'_>) {
         match observed {
-            Observed::Unsealed { sealed_ms } => self.sealed_ms.push(sealed_ms),
-            Observed::Serving => self.began_to_serve += 1,
+            CopyEvent::Unsealed { sealed_ms } => self.sealed_ms.push(sealed_ms),
+            CopyEvent::Serving => self.began_to_serve += 1,
             _ => {}
         }
     }
@@ -365,7 +366,7 @@ pub(crate) fn row(version: u64, others: &[(PlacementId, ReplicaState)]) -> Parti
     }
 }
 
-pub(crate) fn partitions(broken: Broken) -> Partitions<TestShell> {
+pub(crate) fn partitions(broken: DisabledRule) -> Partitions<TestShell> {
     let mut partitions = Partitions::new(TestShell::default(), BTreeMap::new(), ParkLimits::default(), broken);
     partitions.begin(Millis::new(1_000));
     partitions
@@ -388,7 +389,7 @@ pub(crate) fn settle(partitions: &mut Partitions<TestShell>) {
 }
 
 /// A partition that the copy here leads and serves.
-pub(crate) fn serving(broken: Broken, row: Partition) -> Partitions<TestShell> {
+pub(crate) fn serving(broken: DisabledRule, row: Partition) -> Partitions<TestShell> {
     let mut partitions = partitions(broken);
     assert!(partitions.duties(LIFE.incarnation, vec![Action::Open { partition: row, placement: OWN, fresh: true }]));
     settle(&mut partitions);
@@ -401,7 +402,7 @@ pub(crate) fn follower_row() -> Partition {
     Partition { leader: Some(OTHER), ..row(1, &[(OTHER, ReplicaState::Live)]) }
 }
 
-pub(crate) fn follower(broken: Broken, row: Partition) -> Partitions<TestShell> {
+pub(crate) fn follower(broken: DisabledRule, row: Partition) -> Partitions<TestShell> {
     let mut follower = partitions(broken);
     follower.duties(LIFE.incarnation, vec![Action::Open { partition: row, placement: OWN, fresh: true }]);
     settle(&mut follower);
@@ -445,9 +446,9 @@ pub(crate) fn get(key: &'static str) -> Op {
 }
 
 /// A copy whose log and engine hold ten entries.
-pub(crate) fn held(partition: PartitionId) -> Found {
+pub(crate) fn held(partition: PartitionId) -> RecoveredCopy {
     let (first, seq) = (Epoch::new(1), Seq::new(10));
-    let recovered = Recovered {
+    let recovered = RecoveredState {
         epoch: first,
         base: archon_replica::Position::ZERO,
         runs: vec![archon_replica::Run { epoch: first, first: Seq::new(1) }],
@@ -456,5 +457,12 @@ pub(crate) fn held(partition: PartitionId) -> Found {
     };
     let memtable = archon_kv::Memtable::new(seq, MemtableBudget::default());
     let complete = archon_replica::Position::new(first, seq);
-    Found { partition, recovered, complete, memtable, log_time: archon_kv::LogTime::default(), unreadable: None }
+    RecoveredCopy {
+        partition,
+        recovered,
+        complete,
+        memtable,
+        log_time: archon_kv::LogTime::default(),
+        unreadable: None,
+    }
 }

@@ -1,12 +1,12 @@
 //! Turns: step replicas, carry out their outputs and what follows.
 
 use crate::copies::local_copy::LocalCopy;
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use crate::operations::park_limits::ParkLimits;
 use crate::operations::refusal::{Cause, Refusal};
 use crate::operations::request::{Outcome, Request};
-use crate::operations::waiting::{Ended, ReadyAnswer};
-use crate::shell::{At, Observed, Shell};
+use crate::operations::waiting_clients::{ReadyAnswer, UnansweredOutcome};
+use crate::shell::{CopyEvent, CopyLocation, Shell};
 use archon_kv::{ClientIndex, ExpiryIndex, Leadership, PartitionView, Reader, View, ViewError, row};
 use archon_replica::{Input, Output};
 use archon_types::{Fact, Millis, Partition, PartitionId, PlacementId, Report, Seq};
@@ -22,7 +22,7 @@ pub(crate) struct Turn<S: Shell> {
     pub(crate) now: Millis,
     /// Bounds on parked operations.
     pub(crate) park_limits: ParkLimits,
-    pub(crate) broken: Broken,
+    pub(crate) broken: DisabledRule,
     /// Replicas stepped since their last flush.
     pub(crate) touched: Vec<PlacementId>,
     /// Empty lists for outputs.
@@ -47,7 +47,7 @@ pub(crate) struct Turn<S: Shell> {
 }
 
 impl<S: Shell> Turn<S> {
-    pub(crate) const fn new(shell: S, park_limits: ParkLimits, broken: Broken) -> Self {
+    pub(crate) const fn new(shell: S, park_limits: ParkLimits, broken: DisabledRule) -> Self {
         Self {
             shell,
             now: Millis::ZERO,
@@ -101,7 +101,7 @@ impl<S: Shell> Turn<S> {
                     self.shell.report(report);
                 }
                 Output::Abandon { tickets } => {
-                    self.shell.observe(local.at(), Observed::Abandoned(tickets.len()));
+                    self.shell.observe(local.at(), CopyEvent::Abandoned(tickets.len()));
                     let ended = local.waiting.abandon(&tickets);
                     self.notify_ended(local, ended, Cause::Abandoned);
                 }
@@ -111,7 +111,7 @@ impl<S: Shell> Turn<S> {
                 }
                 Output::StartCopy { copy, leader, epoch } => self.start_copy(local, copy, leader, epoch),
                 Output::StopCopy { copy } => self.stop_copy(local, copy),
-                Output::Alarm(alarm) => self.shell.observe(local.at(), Observed::Alarm(&alarm)),
+                Output::Alarm(alarm) => self.shell.observe(local.at(), CopyEvent::Alarm(&alarm)),
                 Output::ConfirmDone { tickets, ok } => self.confirmed(local, &tickets, ok),
                 // The operation that proposed handles these itself.
                 Output::Accepted { .. } | Output::Refuse { .. } => {}
@@ -138,7 +138,7 @@ impl<S: Shell> Turn<S> {
         let after = local.memtable.committed();
         local.memtable.commit(upto);
         local.gathering_since.get_or_insert(self.now);
-        self.shell.observe(At { commit: upto, ..local.at() }, Observed::Committed { after });
+        self.shell.observe(CopyLocation { commit: upto, ..local.at() }, CopyEvent::Committed { after });
         while let Some(answer) = local.waiting.committed(upto) {
             self.answer_write(local, answer);
         }
@@ -156,7 +156,7 @@ impl<S: Shell> Turn<S> {
         if self.leadership(local).holds() {
             self.shell.answer(local.at(), answer.reply, local.waiting.log_time(), answer.outcome);
         } else {
-            self.shell.observe(local.at(), Observed::Held);
+            self.shell.observe(local.at(), CopyEvent::Held);
             local.waiting.hold(answer);
         }
     }
@@ -190,7 +190,7 @@ impl<S: Shell> Turn<S> {
             return;
         }
         let (at, log_time) = (local.at(), local.waiting.log_time());
-        self.shell.observe(at, Observed::Unheld(local.waiting.held()));
+        self.shell.observe(at, CopyEvent::Unheld(local.waiting.held()));
         for answer in local.waiting.release() {
             self.shell.answer(at, answer.reply, log_time, answer.outcome);
         }
@@ -211,7 +211,7 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Sends the outcome to operations that no longer wait.
-    fn notify_ended(&mut self, local: &LocalCopy<S>, ended: Vec<(S::Reply, Ended)>, cause: Cause) {
+    fn notify_ended(&mut self, local: &LocalCopy<S>, ended: Vec<(S::Reply, UnansweredOutcome)>, cause: Cause) {
         for (reply, ended) in ended {
             self.refuse(local, reply, Refusal::Ended(ended, cause));
         }
@@ -219,7 +219,7 @@ impl<S: Shell> Turn<S> {
 
     /// Fails all waiting operations: the outcome of waiting writes is unknown.
     pub(crate) fn fail_waiting(&mut self, local: &mut LocalCopy<S>, cause: Cause) {
-        self.shell.observe(local.at(), Observed::Unheld(local.waiting.held()));
+        self.shell.observe(local.at(), CopyEvent::Unheld(local.waiting.held()));
         let ended = local.waiting.end(|request| request.reply);
         self.notify_ended(local, ended, cause);
     }
@@ -240,7 +240,7 @@ impl<S: Shell> Turn<S> {
                 // A leader serves only once its whole log is committed.
                 local.waiting.serve(local.log_time.last());
                 local.serving = true;
-                self.shell.observe(local.at(), Observed::Serving);
+                self.shell.observe(local.at(), CopyEvent::Serving);
                 self.unpark(local);
             }
             Err(error) => self.unusable(local, &error),
@@ -252,11 +252,11 @@ impl<S: Shell> Turn<S> {
         local.absorb.rest();
         local.expiry = ExpiryIndex::default();
         if std::mem::take(&mut local.serving) {
-            self.shell.observe(local.at(), Observed::Resting);
+            self.shell.observe(local.at(), CopyEvent::Resting);
         }
         // The copy serves no reads here from now on, while writes to the engine continue.
         self.shell.forget_rows(&mut local.own);
-        self.shell.observe(local.at(), Observed::Unheld(local.waiting.held()));
+        self.shell.observe(local.at(), CopyEvent::Unheld(local.waiting.held()));
         // The next leader may answer them.
         self.look_up_again(local, Seq::new(u64::MAX));
         let ended = local.waiting.rest();
@@ -277,7 +277,7 @@ impl<S: Shell> Turn<S> {
         let version = local.replica.version();
         if local.emptied.is_due(life.incarnation, version) && self.report(local, Fact::Emptied) {
             local.emptied.said(life.incarnation, version);
-            self.shell.observe(local.at(), Observed::Emptied);
+            self.shell.observe(local.at(), CopyEvent::Emptied);
         }
     }
 

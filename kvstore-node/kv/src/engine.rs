@@ -67,7 +67,7 @@ impl Page {
 }
 
 /// Key range of a read.
-pub type Between<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+pub type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Bound on a page. A page always holds one row if there is one, however large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +116,7 @@ pub fn next_in<I: DoubleEndedIterator>(rows: &mut I, order: ScanOrder) -> Option
 
 /// Result of one step of clearing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cleared {
+pub struct ClearStep {
     /// Rows removed in this step.
     pub removed: usize,
     /// Nothing is left to remove.
@@ -138,7 +138,7 @@ pub trait Engine: Send + Sync + 'static {
     fn page(
         &self,
         space: PlacementId,
-        keys: Between<'_>,
+        keys: KeyBounds<'_>,
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError>;
@@ -182,13 +182,13 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`EngineError`] as for [`Engine::write`].
-    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError>;
+    fn clear_range(&self, space: PlacementId, keys: KeyBounds<'_>, rows_max: usize) -> Result<ClearStep, EngineError>;
 
     /// Removes up to about `rows_max` rows of a space, and at the end all other engine data of it.
     ///
     /// # Errors
     /// [`EngineError`] as for [`Engine::write`].
-    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<ClearStep, EngineError> {
         self.clear_range(space, (Bound::Unbounded, Bound::Unbounded), rows_max)
     }
 

@@ -1,6 +1,6 @@
 //! In-memory engine, for tests and simulations.
 
-use crate::engine::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, check_size, is_empty_range};
+use crate::engine::{Change, ClearStep, Engine, EngineError, KeyBounds, Page, PageLimit, check_size, is_empty_range};
 use archon_types::{PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl MemoryEngine {
 }
 
 /// Returns a page of a map of rows, as [`Engine::page`] does.
-pub fn page_of(rows: &Rows, space: PlacementId, keys: Between<'_>, order: ScanOrder, limit: PageLimit) -> Page {
+pub fn page_of(rows: &Rows, space: PlacementId, keys: KeyBounds<'_>, order: ScanOrder, limit: PageLimit) -> Page {
     let rows = rows_of(rows, space, keys);
     match order {
         ScanOrder::Ascending => Page::of(rows, limit),
@@ -38,10 +38,10 @@ pub fn page_of(rows: &Rows, space: PlacementId, keys: Between<'_>, order: ScanOr
 }
 
 /// Returns the rows of a map that one step of [`Engine::clear_range`] removes, and its result.
-pub fn cleared_of(rows: &Rows, space: PlacementId, keys: Between<'_>, rows_max: usize) -> (Vec<Bytes>, Cleared) {
+pub fn cleared_of(rows: &Rows, space: PlacementId, keys: KeyBounds<'_>, rows_max: usize) -> (Vec<Bytes>, ClearStep) {
     let mut rows = rows_of(rows, space, keys);
     let found: Vec<Bytes> = rows.by_ref().take(rows_max).map(|(key, _)| key.clone()).collect();
-    let cleared = Cleared { removed: found.len(), done: rows.next().is_none() };
+    let cleared = ClearStep { removed: found.len(), done: rows.next().is_none() };
     (found, cleared)
 }
 
@@ -49,7 +49,7 @@ pub fn cleared_of(rows: &Rows, space: PlacementId, keys: Between<'_>, rows_max: 
 fn rows_of<'a>(
     rows: &'a Rows,
     space: PlacementId,
-    (from, to): Between<'_>,
+    (from, to): KeyBounds<'_>,
 ) -> impl DoubleEndedIterator<Item = (&'a Bytes, &'a Bytes)> {
     let start = match from {
         Bound::Unbounded => Bound::Included((space, Bytes::new())),
@@ -74,7 +74,7 @@ impl Engine for MemoryEngine {
     fn page(
         &self,
         space: PlacementId,
-        keys: Between<'_>,
+        keys: KeyBounds<'_>,
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
@@ -94,7 +94,7 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, space: PlacementId, keys: KeyBounds<'_>, rows_max: usize) -> Result<ClearStep, EngineError> {
         let mut rows = self.rows();
         let (removed, cleared) = cleared_of(&rows, space, keys, rows_max);
         for key in removed {

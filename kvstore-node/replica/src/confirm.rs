@@ -19,13 +19,13 @@ struct Round {
 
 /// Waiting reads, and the round that serves some of them.
 #[derive(Debug, Default)]
-pub(crate) struct Confirms {
+pub(crate) struct ReadConfirmations {
     waiting: Vec<u64>,
     number: u64,
     round: Option<Round>,
 }
 
-impl Confirms {
+impl ReadConfirmations {
     /// Abandons every read; returns them.
     pub(crate) fn abandon(&mut self) -> Vec<u64> {
         let mut tickets = self.round.take().map_or_else(Vec::new, |round| round.tickets);

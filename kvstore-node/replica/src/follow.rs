@@ -8,7 +8,7 @@ use archon_types::{Epoch, Fact, Millis, Seq};
 
 /// The leader of the present epoch, as its follower sees it.
 #[derive(Debug)]
-pub(crate) struct Following {
+pub(crate) struct FollowedLeader {
     pub(crate) leader: ReplicaAddress,
     /// Position up to which our log equals the leader's; `None` until a first position matched in this epoch.
     pub(crate) matched: Option<Seq>,
@@ -24,7 +24,7 @@ pub(crate) struct Following {
     heard: Option<Millis>,
 }
 
-impl Following {
+impl FollowedLeader {
     fn new(leader: ReplicaAddress) -> Self {
         Self {
             leader,
@@ -126,7 +126,7 @@ impl Replica {
             } else {
                 self.writes.epoch(epoch);
             }
-            self.following = Some(Following::new(from));
+            self.following = Some(FollowedLeader::new(from));
             return true;
         }
         if !matches!(self.role, Role::Follow) {
@@ -137,7 +137,7 @@ impl Replica {
             self.stop_copy(out);
             self.following = None;
         }
-        self.following.get_or_insert_with(|| Following::new(from)).leader == from
+        self.following.get_or_insert_with(|| FollowedLeader::new(from)).leader == from
     }
 
     /// Returns whether `from` can be a leader unknown to this replica (rule 25): a placement of the row, on the node

@@ -29,7 +29,7 @@ pub struct Run {
 
 /// State of the disk when the replica was opened; everything in it must be durable (rule 20).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Recovered {
+pub struct RecoveredState {
     /// The highest epoch persisted.
     pub epoch: Epoch,
     /// The position before the first entry held: [`Position::ZERO`], or where the log was trimmed or a copy began.
@@ -42,7 +42,7 @@ pub struct Recovered {
     pub commit: Seq,
 }
 
-impl Recovered {
+impl RecoveredState {
     /// Returns the last entry held, with its epoch.
     pub fn last_position(&self) -> Position {
         self.runs.last().map_or(self.base, |run| Position::new(run.epoch, self.last))

@@ -1,6 +1,6 @@
 //! Leading: proposals, appends to followers and loaders, acknowledgements, the commit position, hand-over.
 
-use crate::confirm::Confirms;
+use crate::confirm::ReadConfirmations;
 use crate::live_set::Requests;
 use crate::message::{Body, Entry, Position, ReplicaAddress};
 use crate::mutant::Mutant;
@@ -38,7 +38,7 @@ pub(crate) struct Lead {
     pub(crate) proposals: VecDeque<Proposal>,
     pub(crate) proposals_bytes: usize,
     pub(crate) requests: Requests,
-    pub(crate) confirms: Confirms,
+    pub(crate) confirms: ReadConfirmations,
     pub(crate) reads: u64,
     pub(crate) online_reported: Millis,
 }
@@ -56,7 +56,7 @@ impl Lead {
             proposals: VecDeque::new(),
             proposals_bytes: 0,
             requests: Requests::default(),
-            confirms: Confirms::default(),
+            confirms: ReadConfirmations::default(),
             reads: 0,
             online_reported: Millis::ZERO,
         }

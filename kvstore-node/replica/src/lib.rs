@@ -39,7 +39,7 @@ mod log;
 mod message;
 mod mutant;
 mod output;
-mod overtaken;
+mod overtaken_report;
 mod progress;
 mod replica;
 mod status;
@@ -49,7 +49,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-pub use input::{Configuration, Identity, Input, Limits, Peer, Recovered, RecoveredError, Run, Timing};
+pub use input::{Configuration, Identity, Input, Limits, Peer, RecoveredError, RecoveredState, Run, Timing};
 pub use message::{Body, Entry, Message, Position, ReplicaAddress};
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;

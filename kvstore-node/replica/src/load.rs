@@ -9,7 +9,7 @@ use archon_types::{Epoch, ReplicaState, Seq, Version};
 
 /// A copy being pulled.
 #[derive(Debug)]
-pub(crate) struct Copying {
+pub(crate) struct PullState {
     pub(crate) number: u64,
     pub(crate) leader: ReplicaAddress,
     /// The epoch that its source leads: in another one the source may have discarded its data.
@@ -45,7 +45,7 @@ impl Replica {
         }
         self.copies += 1;
         let after_token = self.writes.token_of_gathered();
-        self.copying = Some(Copying { number: self.copies, leader: from, epoch, after_token, started: false });
+        self.copying = Some(PullState { number: self.copies, leader: from, epoch, after_token, started: false });
         self.start_copy(out);
     }
 
@@ -73,7 +73,7 @@ impl Replica {
 
     /// Ends a copy that is no longer useful.
     pub(crate) fn stop_copy(&mut self, out: &mut Vec<Output>) {
-        if let Some(Copying { number, started: true, .. }) = self.copying.take() {
+        if let Some(PullState { number, started: true, .. }) = self.copying.take() {
             out.push(Output::StopCopy { copy: number });
         }
     }

@@ -1,6 +1,6 @@
 //! Log of a replica: the positions held with their epochs, and the newest entries themselves.
 
-use crate::input::{Identity, Recovered, RecoveredError, Run};
+use crate::input::{Identity, RecoveredError, RecoveredState, Run};
 use crate::message::{Entry, Position};
 use archon_types::{Epoch, Seq};
 use std::collections::VecDeque;
@@ -19,9 +19,9 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn recover(identity: &Identity, recovered: &Recovered) -> Result<Self, RecoveredError> {
+    pub(crate) fn recover(identity: &Identity, recovered: &RecoveredState) -> Result<Self, RecoveredError> {
         let partition = identity.partition;
-        let Recovered { epoch: persisted, base, runs, last, commit } = recovered;
+        let RecoveredState { epoch: persisted, base, runs, last, commit } = recovered;
         if *last < base.seq {
             return Err(RecoveredError::EndsBeforeBase { partition, last: *last, base: base.seq });
         }
@@ -229,7 +229,7 @@ mod tests {
 
     /// Epochs 1 1 1 3 3 4 at positions 1..=6.
     fn sample() -> Log {
-        let mut log = Log::recover(&identity(), &Recovered::default()).unwrap();
+        let mut log = Log::recover(&identity(), &RecoveredState::default()).unwrap();
         for (seq, epoch) in [1, 1, 1, 3, 3, 4].into_iter().enumerate() {
             log.push(Entry { at: at(epoch, seq as u64 + 1), bytes: Bytes::from_static(b"12345") });
         }
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn contradictory_recovered_state_is_refused() {
         let run = |epoch, first| Run { epoch: Epoch::new(epoch), first: Seq::new(first) };
-        let good = Recovered {
+        let good = RecoveredState {
             epoch: Epoch::new(4),
             base: at(1, 2),
             runs: vec![run(1, 3), run(4, 5)],
@@ -301,12 +301,12 @@ mod tests {
         };
         assert!(Log::recover(&identity(), &good).is_ok());
         let bad = [
-            Recovered { last: Seq::new(1), ..good.clone() },
-            Recovered { runs: vec![run(4, 3), run(1, 5)], ..good.clone() },
-            Recovered { runs: vec![run(1, 4)], ..good.clone() },
-            Recovered { runs: vec![], ..good.clone() },
-            Recovered { epoch: Epoch::new(3), ..good.clone() },
-            Recovered { commit: Seq::new(7), ..good },
+            RecoveredState { last: Seq::new(1), ..good.clone() },
+            RecoveredState { runs: vec![run(4, 3), run(1, 5)], ..good.clone() },
+            RecoveredState { runs: vec![run(1, 4)], ..good.clone() },
+            RecoveredState { runs: vec![], ..good.clone() },
+            RecoveredState { epoch: Epoch::new(3), ..good.clone() },
+            RecoveredState { commit: Seq::new(7), ..good },
         ];
         for (number, recovered) in bad.iter().enumerate() {
             assert!(Log::recover(&identity(), recovered).is_err(), "case {number}");

@@ -1,14 +1,14 @@
 //! Replica: state, dispatch of inputs, and code shared by all roles.
 
-use crate::follow::Following;
-use crate::input::{Configuration, Identity, Input, Limits, Recovered, RecoveredError};
+use crate::follow::FollowedLeader;
+use crate::input::{Configuration, Identity, Input, Limits, RecoveredError, RecoveredState};
 use crate::lead::Lead;
-use crate::load::Copying;
+use crate::load::PullState;
 use crate::log::Log;
 use crate::message::{Body, Message, ReplicaAddress};
 use crate::mutant::Mutant;
 use crate::output::Output;
-use crate::overtaken::Overtaken;
+use crate::overtaken_report::OvertakenReport;
 use crate::writes::Writes;
 use archon_types::{Epoch, Fact, Incarnation, Millis, NodeId, ReplicaState, Report, Seq, Version};
 
@@ -27,11 +27,11 @@ pub struct Replica {
     pub(crate) configuration: Option<Configuration>,
     pub(crate) role: Role,
     /// The leader that it follows in `epoch`.
-    pub(crate) following: Option<Following>,
+    pub(crate) following: Option<FollowedLeader>,
     /// The leadership that a higher epoch ended, until the row shows that the report was received.
-    pub(crate) overtaken: Option<Overtaken>,
+    pub(crate) overtaken: Option<OvertakenReport>,
     /// The copy being pulled.
-    pub(crate) copying: Option<Copying>,
+    pub(crate) copying: Option<PullState>,
     pub(crate) copies: u64,
     /// The row's version under which the last copy was given to this replica in this process.
     pub(crate) copied_at: Version,
@@ -68,7 +68,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`RecoveredError`] if the recovered state contradicts itself; the copy must then not be used.
-    pub fn new(identity: Identity, recovered: Recovered, limits: Limits) -> Result<Self, RecoveredError> {
+    pub fn new(identity: Identity, recovered: RecoveredState, limits: Limits) -> Result<Self, RecoveredError> {
         let log = Log::recover(&identity, &recovered)?;
         Ok(Self {
             commit: recovered.commit.max(log.base().seq),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// One `Persist` that is not durable yet.
 #[derive(Debug)]
-struct Pending {
+struct PendingWrite {
     token: u64,
     epoch: Option<Epoch>,
     /// Durable up to here when it arrives; shortened by later cuts.
@@ -23,13 +23,13 @@ pub(crate) struct Writes {
     upto: Option<Seq>,
     bytes: usize,
     last_token: u64,
-    in_flight: VecDeque<Pending>,
+    in_flight: VecDeque<PendingWrite>,
     in_flight_bytes: usize,
 }
 
 /// Newly durable state.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arrived {
+pub(crate) struct DurableProgress {
     pub(crate) epoch: Option<Epoch>,
     pub(crate) upto: Option<Seq>,
 }
@@ -95,7 +95,7 @@ impl Writes {
         self.last_token += 1;
         let bytes = std::mem::take(&mut self.bytes);
         self.in_flight_bytes += bytes;
-        self.in_flight.push_back(Pending {
+        self.in_flight.push_back(PendingWrite {
             token: self.last_token,
             epoch: self.epoch.take(),
             upto: self.upto.take(),
@@ -105,8 +105,8 @@ impl Writes {
     }
 
     /// Notes that everything up to `token` is durable.
-    pub(crate) fn arrived(&mut self, token: u64) -> Arrived {
-        let mut arrived = Arrived::default();
+    pub(crate) fn arrived(&mut self, token: u64) -> DurableProgress {
+        let mut arrived = DurableProgress::default();
         while self.in_flight.front().is_some_and(|pending| pending.token <= token) {
             if let Some(pending) = self.in_flight.pop_front() {
                 self.in_flight_bytes -= pending.bytes;
@@ -138,7 +138,7 @@ mod tests {
         let records = vec![Record::Epoch(Epoch::new(2)), Record::Entries(vec![entry(2, 1), entry(2, 2)])];
         assert_eq!(writes.flush(), Some((1, records)));
         assert_eq!((writes.flush(), writes.bytes()), (None, 6));
-        assert_eq!(writes.arrived(1), Arrived { epoch: Some(Epoch::new(2)), upto: Some(Seq::new(2)) });
+        assert_eq!(writes.arrived(1), DurableProgress { epoch: Some(Epoch::new(2)), upto: Some(Seq::new(2)) });
         assert!(writes.is_done(1));
     }
 

@@ -6,7 +6,7 @@ use crate::engine::Change;
 use crate::flusher::{CopiedPage, FlusherHandle};
 use crate::node::config::NodeConfig;
 use crate::node::membership::Membership;
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::peers::wire;
 use crate::shard::{ShardMessage, Shards};
 use crate::statistics::load::LoadBoard;
@@ -18,7 +18,7 @@ use archon_proto::convert::members::load::CopyProgress;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
 use archon_replica::Position;
-use archon_security::Expected;
+use archon_security::ExpectedPeer;
 use archon_session::connect;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, PlacementId, Version};
@@ -50,7 +50,7 @@ pub(crate) struct CopyHandles {
 
 impl CopyHandles {
     /// Takes the parts from a node's handles.
-    pub(crate) fn of(shared: &Shared) -> Self {
+    pub(crate) fn of(shared: &NodeState) -> Self {
         Self {
             config: Arc::clone(&shared.config),
             membership: Arc::clone(&shared.membership),
@@ -91,7 +91,7 @@ struct PageInFlight {
     last_key: Bytes,
 }
 
-enum Pulled {
+enum PullOutcome {
     /// All pages have arrived, served under this version of the row.
     Whole(Position, Version),
     /// The leader no longer keeps the log from where this copy began.
@@ -157,7 +157,7 @@ impl CopyRunner {
             progress.stream += 1;
             let before = progress.bytes_done;
             match self.pull(job, &mut progress).await {
-                Ok(Pulled::Whole(at, version)) => {
+                Ok(PullOutcome::Whole(at, version)) => {
                     // The rows must be on disk before the log may claim to begin after them.
                     let (done, synced) = oneshot::channel();
                     let barrier = self.flusher.barrier(Box::new(move || done.send(()).unwrap_or_default()));
@@ -167,7 +167,7 @@ impl CopyRunner {
                     }
                     return;
                 }
-                Ok(Pulled::Again) => {
+                Ok(PullOutcome::Again) => {
                     self.hurried.lock().insert(placement);
                     let _ = inbox.push(ShardMessage::CopyAgain { placement, attempt }).await;
                     return;
@@ -187,13 +187,13 @@ impl CopyRunner {
     pub(crate) async fn client_of(&self, node: NodeId) -> Result<ReplicationClient<Channel>, ErrorDetail> {
         let unknown = || ErrorDetail::new(ErrorKind::Unreachable, format!("the address of node {node} is not known"));
         let peer = self.node.tables.node(node).ok_or_else(unknown)?;
-        let expected = Expected::Node(peer.name.clone());
+        let expected = ExpectedPeer::Node(peer.name.clone());
         let channel = connect(&self.node.config.transport, &peer.address, expected).await?;
         Ok(ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX))
     }
 
     /// Pulls pages over one stream.
-    async fn pull(&self, job: CopyJob, progress: &mut Progress) -> Result<Pulled, ErrorDetail> {
+    async fn pull(&self, job: CopyJob, progress: &mut Progress) -> Result<PullOutcome, ErrorDetail> {
         let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
         let hurried = self.hurried.lock().contains(&job.placement);
         let rate = rate_of(self.node.config.copy_bytes_per_second, hurried);
@@ -227,7 +227,7 @@ impl CopyRunner {
             let page = page.ok_or_else(|| unreachable("the copy ended before its last page".into()))?;
             let start = wire::read_position(page.start, "CopyPage.start").map_err(ErrorDetail::from)?;
             match progress.start {
-                Some(known) if known != start => return Ok(Pulled::Again),
+                Some(known) if known != start => return Ok(PullOutcome::Again),
                 _ => progress.start = Some(start),
             }
             let rows = pages::decode(&page.rows, page.crc32c).map_err(|error| unreachable(error.to_string()))?;
@@ -261,7 +261,7 @@ impl CopyRunner {
             }
             self.node.rest.worked(self.flusher.take_copied_for());
             if page.last {
-                return Ok(Pulled::Whole(start, Version::new(page.version)));
+                return Ok(PullOutcome::Whole(start, Version::new(page.version)));
             }
         }
     }

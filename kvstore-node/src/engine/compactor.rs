@@ -110,10 +110,10 @@ struct State {
 }
 
 impl Compactor {
-    /// Starts the thread. `seqno` counts the writes of the tree, whose compactions `stop` interrupts.
+    /// Starts the thread. `seqno` counts the writes of the tree, and `stop` interrupts its compactions.
     ///
     /// # Errors
-    /// That of the system if it gives no thread.
+    /// The error of the system if it gives no thread.
     pub(super) fn start(
         tree: &AnyTree,
         seqno: &SequenceNumberCounter,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub(super) const ALL_KEYS: Between<'static> = (Bound::Unbounded, Bound::Unbounded);
+pub(super) const ALL_KEYS: KeyBounds<'static> = (Bound::Unbounded, Bound::Unbounded);
 
 pub(super) fn space(number: u64) -> PlacementId {
     PlacementId::new(number)
@@ -122,7 +122,7 @@ fn pages_go_back_from_the_end(engine: &dyn Engine) {
     engine.write(&rows).unwrap();
     engine.write(&[put(10, &[1, 99], b"another"), put(12, &[1, 0], b"another")]).unwrap();
     engine.write(&[put(11, &[1, 20], &value(200_000, 7))]).unwrap();
-    let page = |keys: Between<'_>, rows_max| {
+    let page = |keys: KeyBounds<'_>, rows_max| {
         let limit = PageLimit { rows_max, bytes_max: usize::MAX };
         engine.page(space(11), keys, ScanOrder::Descending, limit).unwrap()
     };
@@ -170,7 +170,7 @@ fn clearing_goes_in_steps(engine: &dyn Engine) {
     }
     engine.write(&[put(30, b"\x02large", &value(200_000, 1)), put(31, b"\x01a", b"stays")]).unwrap();
     let first = engine.clear(space(30), 10).unwrap();
-    assert_eq!(first, Cleared { removed: 10, done: false });
+    assert_eq!(first, ClearStep { removed: 10, done: false });
     let mut steps = 1;
     while !engine.clear(space(30), 10).unwrap().done {
         steps += 1;
@@ -179,7 +179,7 @@ fn clearing_goes_in_steps(engine: &dyn Engine) {
     assert_eq!(all(engine, 30), []);
     assert_eq!(all(engine, 31).len(), 1);
     assert!(!engine.spaces().unwrap().contains(&space(30)), "something was left behind");
-    assert_eq!(engine.clear(space(30), 10).unwrap(), Cleared { removed: 0, done: true });
+    assert_eq!(engine.clear(space(30), 10).unwrap(), ClearStep { removed: 0, done: true });
 }
 
 fn clearing_a_range_leaves_the_rest(engine: &dyn Engine) {
@@ -226,12 +226,12 @@ fn clearing_a_range_leaves_the_rest(engine: &dyn Engine) {
 fn what_is_written_behind_a_clearing_is_cleared_as_well(engine: &dyn Engine) {
     let rows: Vec<_> = (0..20_u8).map(|at| put(34, &[1, at], b"x")).collect();
     let range = (Bound::Included(&[1, 2][..]), Bound::Excluded(&[1, 18][..]));
-    type Step<'a> = &'a dyn Fn() -> Cleared;
+    type Step<'a> = &'a dyn Fn() -> ClearStep;
     let clear: Step<'_> = &|| engine.clear(space(34), 5).unwrap();
     let clear_range: Step<'_> = &|| engine.clear_range(space(34), range, 5).unwrap();
     for (first, second, left) in [(clear, clear, 0), (clear_range, clear_range, 4), (clear_range, clear, 0)] {
         engine.write(&rows).unwrap();
-        assert_eq!(first(), Cleared { removed: 5, done: false });
+        assert_eq!(first(), ClearStep { removed: 5, done: false });
         engine.write(&rows[1..4]).unwrap();
         while !second().done {}
         assert_eq!(all(engine, 34).len(), left);

@@ -11,7 +11,9 @@
 use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag, release_tables};
 use super::disk_space::{DiskSpace, RESERVE_BYTES, disk_full, free_bytes};
 use super::open::EngineConfig;
-use super::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range, next_in};
+use super::{
+    Change, ClearStep, Engine, EngineError, KeyBounds, Page, PageLimit, Row, check_size, is_empty_range, next_in,
+};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::Bytes;
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SeqNo, SequenceNumberCounter};
@@ -170,7 +172,7 @@ fn memtable_bytes_max(config: &EngineConfig) -> u64 {
     (config.cache_bytes / 4).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX)
 }
 
-/// Removes files whose writing was interrupted; the library leaves them.
+/// Removes unfinished temporary files; the library leaves them.
 fn remove_temporary(tree: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(tree)? {
         let entry = entry?;
@@ -287,7 +289,7 @@ impl Engine for LsmEngine {
     fn page(
         &self,
         space: PlacementId,
-        keys: Between<'_>,
+        keys: KeyBounds<'_>,
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
@@ -362,7 +364,7 @@ impl Engine for LsmEngine {
         self.end_tables()
     }
 
-    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, space: PlacementId, keys: KeyBounds<'_>, rows_max: usize) -> Result<ClearStep, EngineError> {
         let (from, end) = bounds(space, keys);
         let mut cleared = self.cleared.lock();
         let known = cleared.remove(&space).filter(|empty| empty.from <= from && from <= empty.upto);
@@ -385,7 +387,7 @@ impl Engine for LsmEngine {
         if let Some(upto) = upto.filter(|_| !done) {
             cleared.insert(space, Empty { from, upto });
         }
-        Ok(Cleared { removed, done })
+        Ok(ClearStep { removed, done })
     }
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
@@ -435,7 +437,7 @@ fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the least key of a space between two, and where they end.
-fn bounds(space: PlacementId, (from, to): Between<'_>) -> (Vec<u8>, Bound<Vec<u8>>) {
+fn bounds(space: PlacementId, (from, to): KeyBounds<'_>) -> (Vec<u8>, Bound<Vec<u8>>) {
     let start = match from {
         Bound::Unbounded => row_key(space, &[]),
         Bound::Included(key) => row_key(space, key),

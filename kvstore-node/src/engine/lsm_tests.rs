@@ -59,7 +59,7 @@ fn large_space_is_cleared_in_constant_steps() {
     assert_eq!(engine.spaces().unwrap(), []);
     // The space may be used again from its beginning.
     engine.write(&[put(7, &key(0), b"again")]).unwrap();
-    assert_eq!(engine.clear(space(7), 64).unwrap(), Cleared { removed: 1, done: true });
+    assert_eq!(engine.clear(space(7), 64).unwrap(), ClearStep { removed: 1, done: true });
 }
 
 #[test]

@@ -27,5 +27,5 @@ pub use self::sled::SledEngine;
 pub(crate) use archon_kv::MemoryEngine;
 use archon_kv::engine::is_empty_range;
 pub use archon_kv::engine::{
-    Between, Change, Cleared, ENGINE_KEY_BYTES_MAX, Engine, EngineError, Page, PageLimit, Row, check_size, next_in,
+    Change, ClearStep, ENGINE_KEY_BYTES_MAX, Engine, EngineError, KeyBounds, Page, PageLimit, Row, check_size, next_in,
 };

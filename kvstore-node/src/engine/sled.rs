@@ -14,7 +14,9 @@
 use super::disk_space::{DiskSpace, is_full};
 use super::durable;
 use super::open::EngineConfig;
-use super::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range, next_in};
+use super::{
+    Change, ClearStep, Engine, EngineError, KeyBounds, Page, PageLimit, Row, check_size, is_empty_range, next_in,
+};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::{Bytes, BytesMut};
 use crc32c::crc32c;
@@ -299,7 +301,7 @@ impl Engine for SledEngine {
     fn page(
         &self,
         space: PlacementId,
-        keys: Between<'_>,
+        keys: KeyBounds<'_>,
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
@@ -333,31 +335,31 @@ impl Engine for SledEngine {
         Ok(())
     }
 
-    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, space: PlacementId, keys: KeyBounds<'_>, rows_max: usize) -> Result<ClearStep, EngineError> {
         let mut removed = 0;
-        let Some(bounds) = bounds(space, keys) else { return Ok(Cleared { removed, done: true }) };
+        let Some(bounds) = bounds(space, keys) else { return Ok(ClearStep { removed, done: true }) };
         for found in self.database.range::<Vec<u8>, _>(bounds).keys() {
             if removed == rows_max {
-                return Ok(Cleared { removed, done: false });
+                return Ok(ClearStep { removed, done: false });
             }
             let full_key = found.map_err(self.fail("read rows"))?;
             self.remove(space, full_key.get(SPACE_BYTES..).unwrap_or_default())?;
             removed += 1;
         }
-        Ok(Cleared { removed, done: true })
+        Ok(ClearStep { removed, done: true })
     }
 
-    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<ClearStep, EngineError> {
         let mut removed = 0;
         // Rows and chunks alike, including chunks without a row, so that the space is empty afterwards.
         for found in self.database.scan_prefix(space.get().to_be_bytes()).keys() {
             if removed == rows_max {
-                return Ok(Cleared { removed, done: false });
+                return Ok(ClearStep { removed, done: false });
             }
             self.database.remove(found.map_err(self.fail("read rows"))?).map_err(self.fail("remove a row"))?;
             removed += 1;
         }
-        Ok(Cleared { removed, done: true })
+        Ok(ClearStep { removed, done: true })
     }
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
@@ -405,7 +407,7 @@ fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
 type FullKeys = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Returns the rows of a space between two keys; `None` if the range ends before it begins.
-fn bounds(space: PlacementId, (from, to): Between<'_>) -> Option<FullKeys> {
+fn bounds(space: PlacementId, (from, to): KeyBounds<'_>) -> Option<FullKeys> {
     let start = match from {
         Bound::Unbounded => Bound::Included(row_key(space, &[])),
         key => key.map(|key| row_key(space, key)),

@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 /// Queues work for the flusher; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FlusherHandle {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<FlusherState>,
 }
 
 impl std::fmt::Debug for FlusherHandle {
@@ -48,7 +48,7 @@ impl FlusherHandle {
     }
 
     /// Frees rows that the memtable has released, perhaps a million of them.
-    pub(crate) fn let_go(&self, frozen: Frozen) {
+    pub(crate) fn let_go(&self, frozen: FrozenRows) {
         // A stopped flusher leaves them to the caller's drop.
         let _ = self.queue(Work::LetGo(frozen));
     }
@@ -150,7 +150,7 @@ impl FlusherHandle {
         self.queue(Work::Barrier(done))
     }
 
-    /// Counts bytes of the log whose rows are handed over. The log keeps them until the engine is synced, so many of them
+    /// Counts bytes of the log for rows that are handed over. The log keeps them until the engine is synced, so many of them
     /// lead to a sync.
     pub(crate) fn add_unsynced_log(&self, bytes: u64) {
         self.shared.unsynced_log_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -36,7 +36,7 @@ pub(super) fn fill(handle: &FlusherHandle, number: u64, rows: u8) {
 }
 
 /// A list that clears and writes, up to position 7.
-pub(super) fn clearing() -> Frozen {
+pub(super) fn clearing() -> FrozenRows {
     let mut memtable = Memtable::new(Seq::new(4), MemtableBudget::default());
     let before = Effect::new(Millis::new(5), vec![set(10, "before"), set(60, "before")]);
     let after = Effect::new(Millis::new(7), vec![set(70, "after"), set(200, "after")]);

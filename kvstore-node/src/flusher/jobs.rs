@@ -3,8 +3,8 @@
 use super::Work;
 use crate::copies::copy_pace::REST;
 use crate::engine::Change;
-use archon_host::{FormJob, Forming};
-use archon_kv::Frozen;
+use archon_host::{FormJob, FormingCopy};
+use archon_kv::FrozenRows;
 use archon_replica::Position;
 use archon_types::{KeyRange, PlacementId, Seq};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,12 +22,12 @@ pub(super) enum Job {
     /// Clears the ranges of a memtable's list, before its rows are written.
     ClearRanges {
         upto: Seq,
-        rows: Frozen,
+        rows: FrozenRows,
         /// Number of cleared ranges.
         cleared: usize,
     },
     /// Forms a copy in the space.
-    Form(Forming),
+    Form(FormingCopy),
 }
 
 impl Job {
@@ -128,7 +128,7 @@ impl Jobs {
 
     /// Returns copies formed from rows that are about to be cleared: they would silently lack them.
     fn spoilt_by(&self, space: PlacementId, ranges: &[KeyRange]) -> Vec<(PlacementId, u64)> {
-        let spoilt = |forming: &&Forming| ranges.iter().any(|range| forming.is_spoilt_by(space, range));
+        let spoilt = |forming: &&FormingCopy| ranges.iter().any(|range| forming.is_spoilt_by(space, range));
         let forms = self.under_way.iter().filter_map(|(_, job)| match job {
             Job::Form(forming) => Some(forming),
             Job::Clear { .. } | Job::ClearRanges { .. } => None,

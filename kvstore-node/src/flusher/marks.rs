@@ -1,10 +1,10 @@
 //! Marks of the flusher's thread that are set when a turn or the thread ends, also by a panic.
 
-use super::Shared;
+use super::FlusherState;
 use std::sync::Arc;
 
 /// Marks the engine as idle, however the turn ended.
-pub(super) struct SetIdle(pub(super) Arc<Shared>);
+pub(super) struct SetIdle(pub(super) Arc<FlusherState>);
 
 impl Drop for SetIdle {
     fn drop(&mut self) {
@@ -13,12 +13,12 @@ impl Drop for SetIdle {
 }
 
 /// Notifies waiting threads that the thread has ended, and the node if it panicked.
-pub(super) struct SetEnded {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct EndNotifier {
+    pub(super) shared: Arc<FlusherState>,
     pub(super) on_panic: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl Drop for SetEnded {
+impl Drop for EndNotifier {
     fn drop(&mut self) {
         if std::thread::panicking() {
             tracing::error!("the flusher has panicked; the node stops");

@@ -8,23 +8,23 @@
 //! After a restart, the log or the requester of a copy repeats an interrupted job. An engine error ends the thread:
 //! after a failed sync the state of the disk is unknown, so the process must end and recover from the log.
 
-mod copied;
 mod gather;
 mod handle;
 mod jobs;
 mod marks;
 mod parts;
+mod sorted_rows;
 mod writer;
 
-pub(crate) use copied::CopiedPage;
 pub(crate) use handle::FlusherHandle;
 pub(crate) use parts::write_frozen;
+pub(crate) use sorted_rows::CopiedPage;
 
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError, is_full};
 use crate::storage::snapshots::Snapshots;
 use archon_host::{ClearedSpaces, FormJob};
-use archon_kv::Frozen;
+use archon_kv::FrozenRows;
 use archon_replica::Position;
 use archon_types::{DiskFull, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
@@ -58,7 +58,7 @@ pub(crate) struct FlusherConfig {
     pub gentle_sync_bytes: usize,
     /// Longest time without a sync of unsynced writes; by default the engine's.
     pub sync_interval: Option<Duration>,
-    /// Bytes of the log whose rows were handed over, after which the engine is synced: until then the log keeps them.
+    /// Bytes of the log for rows handed over after which the engine is synced: until then the log keeps them.
     pub sync_log_bytes: u64,
     /// Rows removed in one step of clearing.
     pub clear_rows: usize,
@@ -189,7 +189,7 @@ pub(crate) enum FlushRows {
     /// Rows as they are.
     Changes(Vec<Change>),
     /// A memtable's rows, which the flusher sorts: a shard has no time for that.
-    Frozen(Frozen),
+    Frozen(FrozenRows),
     /// A page of a copy.
     Copied(CopiedPage),
 }
@@ -200,8 +200,8 @@ impl From<Vec<Change>> for FlushRows {
     }
 }
 
-impl From<Frozen> for FlushRows {
-    fn from(frozen: Frozen) -> Self {
+impl From<FrozenRows> for FlushRows {
+    fn from(frozen: FrozenRows) -> Self {
         Self::Frozen(frozen)
     }
 }
@@ -232,7 +232,7 @@ enum Work {
     Cleared {
         space: PlacementId,
         upto: Seq,
-        rows: Frozen,
+        rows: FrozenRows,
     },
     Form(FormJob),
     /// The end of the copy formed from this source.
@@ -245,7 +245,7 @@ enum Work {
     StopForm(PlacementId),
     Barrier(Barrier),
     /// Rows to be freed.
-    LetGo(Frozen),
+    LetGo(FrozenRows),
 }
 
 #[derive(Default)]
@@ -274,7 +274,7 @@ impl Queue {
     }
 }
 
-struct Shared {
+struct FlusherState {
     queue: Mutex<Queue>,
     /// Work was queued, or stopping began.
     wake: Condvar,
@@ -291,7 +291,7 @@ struct Shared {
     busy_since: Mutex<Option<Instant>>,
     /// Syncs of the engine so far.
     syncs: AtomicU64,
-    /// Bytes of the log whose rows were handed over since the last sync.
+    /// Bytes of the log for the rows handed over since the last sync.
     unsynced_log_bytes: AtomicU64,
     /// Bytes written to form copies so far.
     formed_bytes: AtomicU64,
@@ -303,7 +303,7 @@ struct Shared {
 
 /// The flusher's thread; dropping it stops the thread without waiting.
 pub(crate) struct Flusher {
-    shared: Arc<Shared>,
+    shared: Arc<FlusherState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -325,7 +325,7 @@ impl Flusher {
         on_event: impl FnMut(FlushEvent) + Send + 'static,
         on_panic: impl FnOnce() + Send + 'static,
     ) -> Result<Self, FlusherError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FlusherState {
             queue: Mutex::default(),
             wake: Condvar::new(),
             end: Condvar::new(),
@@ -388,12 +388,12 @@ fn size(change: &Change) -> usize {
 }
 
 #[cfg(test)]
-mod copied_tests;
-#[cfg(test)]
 mod form_tests;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
 mod rig;
+#[cfg(test)]
+mod sorted_rows_tests;
 #[cfg(test)]
 mod tests;

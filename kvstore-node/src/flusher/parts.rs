@@ -1,9 +1,9 @@
 //! Division of rows into parts, each of which goes to the engine at once.
 
-use super::copied::WrittenPages;
+use super::sorted_rows::WrittenPages;
 use super::{FlushRows, FlusherConfig, size};
 use crate::engine::{Change, Engine};
-use archon_kv::{Frozen, ViewError, row};
+use archon_kv::{FrozenRows, ViewError, row};
 use archon_types::PlacementId;
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -13,7 +13,7 @@ use std::ops::Bound;
 pub(super) const WRITE_BYTES: usize = 1024 * 1024;
 
 /// Writes a memtable's list while no flusher runs, as before it starts. Does not sync.
-pub(crate) fn write_frozen(engine: &dyn Engine, space: PlacementId, frozen: &Frozen) -> Result<(), ViewError> {
+pub(crate) fn write_frozen(engine: &dyn Engine, space: PlacementId, frozen: &FrozenRows) -> Result<(), ViewError> {
     let FlusherConfig { clear_rows, write_rows_max, .. } = FlusherConfig::default();
     for range in frozen.clears() {
         let (from, to) = row::value_bounds(range);

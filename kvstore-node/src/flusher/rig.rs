@@ -1,7 +1,7 @@
 //! Test rig: a flusher on an engine that can be blocked and made to fail, with one journal of calls and events.
 
 use super::*;
-use crate::engine::{Between, Cleared, MemoryEngine, Page, PageLimit};
+use crate::engine::{ClearStep, KeyBounds, MemoryEngine, Page, PageLimit};
 use archon_types::{DiskFull, DiskLimit, PlacementId, ScanOrder};
 use bytes::Bytes;
 
@@ -113,7 +113,7 @@ impl Engine for Rig {
     fn page(
         &self,
         space: PlacementId,
-        keys: Between<'_>,
+        keys: KeyBounds<'_>,
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
@@ -148,7 +148,7 @@ impl Engine for Rig {
         self.inner.write(rows)
     }
 
-    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, space: PlacementId, keys: KeyBounds<'_>, rows_max: usize) -> Result<ClearStep, EngineError> {
         self.check(space)?;
         let mut state = self.state.0.lock();
         state.waiting = state.clear_steps == Some(0);

@@ -1,13 +1,13 @@
 //! Loop of the flusher.
 
-use super::copied::{Copied, WrittenPages};
 use super::jobs::{Job, Jobs};
-use super::marks::{SetEnded, SetIdle};
+use super::marks::{EndNotifier, SetIdle};
 use super::parts::{WRITE_BYTES, changes_of, next_part, part_length, runs};
-use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, ROOM_INTERVAL, Shared, Work, size};
+use super::sorted_rows::{SortedRows, WrittenPages};
+use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, FlusherState, ROOM_INTERVAL, Work, size};
 use crate::engine::{Change, Engine, EngineError, PageLimit, is_full};
-use archon_host::{FormJob, FormedPart, Forming};
-use archon_kv::{Frozen, ViewError, row};
+use archon_host::{FormJob, FormedPart, FormingCopy};
+use archon_kv::{FrozenRows, ViewError, row};
 use archon_types::{PlacementId, Seq};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Owns the engine's write side; lives on the flusher's thread.
 pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<FlusherState>,
     pub(super) engine: Arc<dyn Engine>,
     on_event: Box<dyn FnMut(FlushEvent) + Send>,
     on_panic: Option<Box<dyn FnOnce() + Send>>,
@@ -32,7 +32,7 @@ pub(super) struct Writer {
     /// Jobs that take many turns, run one step at a time.
     pub(super) jobs: Jobs,
     /// Rows of copies not passed to the engine yet.
-    pub(super) copied: Copied,
+    pub(super) copied: SortedRows,
 }
 
 /// Work taken from the queue in one turn.
@@ -45,7 +45,7 @@ struct Turn {
     /// Written rows need a sync with this turn.
     sync_soon: bool,
     /// Rows freed with the turn.
-    gone: Vec<Frozen>,
+    gone: Vec<FrozenRows>,
     /// Copies that can no longer be formed, with the attempts of their jobs.
     spoilt: Vec<(PlacementId, u64)>,
     /// Refused work may be offered again.
@@ -65,7 +65,7 @@ impl Turn {
 
 impl Writer {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<FlusherState>,
         engine: Arc<dyn Engine>,
         on_event: Box<dyn FnMut(FlushEvent) + Send>,
         on_panic: Box<dyn FnOnce() + Send>,
@@ -82,13 +82,13 @@ impl Writer {
             unsynced_since: None,
             sync_interval,
             jobs: Jobs::default(),
-            copied: Copied::default(),
+            copied: SortedRows::default(),
         }
     }
 
     pub(super) fn run(mut self) {
         // Also on a panic, threads that wait for the end or offer work must be notified.
-        let _ended = SetEnded { shared: Arc::clone(&self.shared), on_panic: self.on_panic.take() };
+        let _ended = EndNotifier { shared: Arc::clone(&self.shared), on_panic: self.on_panic.take() };
         loop {
             let mut turn = self.next_turn();
             let stop = turn.stop;
@@ -165,7 +165,7 @@ impl Writer {
                 Some(Work::Clear { space, clear }) => {
                     turn.spoilt.extend(self.jobs.begin(space, Job::Clear { clear, removed: false }));
                 }
-                Some(Work::Form(job)) => turn.spoilt.extend(self.jobs.begin(job.to, Job::Form(Forming::new(job)))),
+                Some(Work::Form(job)) => turn.spoilt.extend(self.jobs.begin(job.to, Job::Form(FormingCopy::new(job)))),
                 Some(Work::Cleared { space, upto, rows }) => {
                     let bytes = rows.bytes();
                     turn.add(space, upto, rows.into(), bytes);
@@ -424,7 +424,7 @@ impl Writer {
         &mut self,
         space: PlacementId,
         upto: Seq,
-        rows: Frozen,
+        rows: FrozenRows,
         mut cleared: usize,
     ) -> Result<(), EngineError> {
         if let Some(range) = rows.clears().get(cleared) {
@@ -468,7 +468,7 @@ impl Writer {
         Ok(())
     }
 
-    fn form(&mut self, space: PlacementId, mut forming: Forming) -> Result<(), EngineError> {
+    fn form(&mut self, space: PlacementId, mut forming: FormingCopy) -> Result<(), EngineError> {
         // Forming must not fill the disk, on all nodes of the partition alike: no write or deletion would be possible
         // then.
         if !forming.is_ending() && !self.engine.has_space_to_spare() {
@@ -508,6 +508,6 @@ impl Writer {
     }
 }
 
-fn sync_interval(shared: &Shared, engine: &dyn Engine) -> Duration {
+fn sync_interval(shared: &FlusherState, engine: &dyn Engine) -> Duration {
     shared.config.sync_interval.unwrap_or_else(|| engine.sync_interval())
 }

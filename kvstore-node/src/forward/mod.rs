@@ -5,7 +5,7 @@ mod link;
 mod room;
 mod stream;
 
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::service::reply::{Replies, Timing};
 use crate::shard::OpRequest;
 use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, PartitionId};
@@ -22,7 +22,7 @@ const RETRY_AFTER_MS: u64 = 20;
 
 /// Links to all nodes that lead a partition.
 pub(crate) struct Forwards {
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
     /// The timing of operations answered by other nodes.
     timing: Timing,
     /// The runtimes of the shards' threads: a peer's task lives on one of them.
@@ -33,7 +33,7 @@ pub(crate) struct Forwards {
 }
 
 impl Forwards {
-    pub(crate) fn new(shared: Arc<Shared>, runtimes: Vec<Handle>) -> Self {
+    pub(crate) fn new(shared: Arc<NodeState>, runtimes: Vec<Handle>) -> Self {
         let links = Mutex::default();
         let timing = Timing::new(&shared, true);
         Self { shared, timing, runtimes, links, stop: CancellationToken::new(), tasks: TaskTracker::new() }
@@ -42,7 +42,7 @@ impl Forwards {
     /// Forwards an operation, or refuses it at once if there is no room. Called from shards' threads.
     pub(crate) fn forward(self: &Arc<Self>, to: NodeId, request: OpRequest) {
         let refused = if self.stop.is_cancelled() {
-            Some((request.reply, crate::node::shared::shutting_down()))
+            Some((request.reply, crate::node::state::shutting_down()))
         } else {
             self.link(to).push(request)
         };

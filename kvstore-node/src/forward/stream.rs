@@ -9,7 +9,7 @@ use archon_host::PassedOn;
 use archon_proto::convert::kv::FORWARDED;
 use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
-use archon_security::{CONNECT_TIMEOUT, Expected};
+use archon_security::{CONNECT_TIMEOUT, ExpectedPeer};
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ClientId, ErrorKind, Millis, NodeId, PartitionId, Version};
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 const SWEEP: Duration = Duration::from_millis(250);
 
 /// An operation waiting for its answer.
-struct Waiting {
+struct WaitingOperation {
     partition: PartitionId,
     what: PassedOn,
     caller: u64,
@@ -36,7 +36,7 @@ pub(super) struct Carrier<'a> {
     link: &'a Link,
     node: NodeId,
     address: String,
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, WaitingOperation>,
     next_tag: u64,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Carrier<'a> {
             return Err(refused(ErrorKind::Unreachable, "its address is not known here"));
         };
         self.address.clone_from(&peer.address);
-        let (transport, expected) = (&shared.config.transport, Expected::Node(peer.name.clone()));
+        let (transport, expected) = (&shared.config.transport, ExpectedPeer::Node(peer.name.clone()));
         transport.check(&peer.address).map_err(FrameError::Refused)?;
         let hello = v1::OpBatch {
             cluster: Some(life.member.cluster.into()),
@@ -130,7 +130,7 @@ impl<'a> Carrier<'a> {
             let message = messages.entry(client).or_insert_with(|| OpPacker::new(client));
             message.push(tag, partition, id.as_ref(), &op);
             let what = PassedOn::of(&op, id.as_ref());
-            self.waiting.insert(tag, Waiting { partition, what, caller, cost, moved: false, reply });
+            self.waiting.insert(tag, WaitingOperation { partition, what, caller, cost, moved: false, reply });
         }
         let table_version = self.forwards.shared.tables.version().get();
         let access_version = self.forwards.shared.access.version().get();
@@ -188,7 +188,7 @@ impl<'a> Carrier<'a> {
             let now = moved(waiting.partition);
             std::mem::replace(&mut waiting.moved, now) && now
         });
-        let given_up: Vec<Waiting> = given_up.map(|(_, waiting)| waiting).collect();
+        let given_up: Vec<WaitingOperation> = given_up.map(|(_, waiting)| waiting).collect();
         self.tell_lost(given_up, "another node leads the partition by now");
     }
 
@@ -214,9 +214,9 @@ impl<'a> Carrier<'a> {
         self.failed(replies);
     }
 
-    fn tell_lost(&self, waiting: impl IntoIterator<Item = Waiting>, cause: &str) {
+    fn tell_lost(&self, waiting: impl IntoIterator<Item = WaitingOperation>, cause: &str) {
         let mut replies = Replies::timed(self.forwards.timing.clone());
-        for Waiting { partition, what, caller, cost, reply, .. } in waiting {
+        for WaitingOperation { partition, what, caller, cost, reply, .. } in waiting {
             self.link.give(caller, cost);
             let detail = self.forwards.lost(&self.address, partition, what.unanswered(true), cause);
             replies.add(reply, Millis::ZERO, Err(detail));

@@ -1,9 +1,9 @@
 //! Lease granted to this incarnation by the coordinator, for all threads.
 
 use arc_swap::ArcSwap;
-use archon_member::{Heartbeats, LeaseAnswer, Taken};
+use archon_member::{GrantOutcome, Heartbeats, LeaseAnswer};
 use archon_proto::convert::members::session::Member;
-use archon_types::{Epoch, Millis, Over, PartitionId};
+use archon_types::{Epoch, FencingProof, Millis, PartitionId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Grants {
     }
 
     /// Processes the answer to a heartbeat, as [`archon_member::Grants::take`] does.
-    pub(crate) fn take(&self, heartbeats: &Heartbeats, answer: LeaseAnswer, now: Millis) -> Taken {
+    pub(crate) fn take(&self, heartbeats: &Heartbeats, answer: LeaseAnswer, now: Millis) -> GrantOutcome {
         self.change(|grants| grants.take(heartbeats, answer, now))
     }
 
@@ -32,7 +32,7 @@ impl Grants {
     }
 
     /// Processes a report that an incarnation is fenced, as [`archon_member::Grants::told_over`] does.
-    pub(crate) fn told_over(&self, member: Member, over: Over) -> bool {
+    pub(crate) fn told_over(&self, member: Member, over: FencingProof) -> bool {
         self.change(|grants| grants.told_over(member.node, member.incarnation, over))
     }
 

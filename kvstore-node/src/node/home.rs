@@ -3,7 +3,7 @@
 use crate::node::identity::{DataDirectory, IdentityError};
 use crate::session::Home;
 use crate::session::holdings::Holdings;
-use archon_proto::convert::members::session::Registered;
+use archon_proto::convert::members::session::RegistrationResult;
 use archon_types::{ClusterId, GenerationKey, Incarnation, PlacementId, StorageId};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -34,9 +34,9 @@ impl Home for DirectoryHome {
         self.holdings.whole()
     }
 
-    fn store(&mut self, registered: &Registered) -> Result<(), IdentityError> {
+    fn store(&mut self, registered: &RegistrationResult) -> Result<(), IdentityError> {
         let mut directory = self.directory.lock();
-        let Registered { cluster, node, generation_key, incarnation, protocol, .. } = *registered;
+        let RegistrationResult { cluster, node, generation_key, incarnation, protocol, .. } = *registered;
         directory.record_registration(cluster, node, (incarnation, generation_key))?;
         directory.record_protocol(protocol)
     }

@@ -9,8 +9,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_member::Rows;
 use archon_proto::convert::members::session::Member;
 use archon_types::{
-    BootId, ClusterId, ErrorDetail, ErrorKind, GenerationKey, Incarnation, LeaseTiming, NodeId, OVER_SINCE, Over,
-    PROTOCOL_FIRST, Settings, Version, carried_max,
+    BootId, ClusterId, ErrorDetail, ErrorKind, FencingProof, GenerationKey, Incarnation, LeaseTiming, NodeId,
+    OVER_SINCE, PROTOCOL_FIRST, Settings, Version, carried_max,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// One registration of this node.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct CurrentRegistration {
     /// Cluster, node and incarnation.
     pub(crate) member: Member,
     /// Key of the generation in which it was given.
@@ -34,7 +34,7 @@ pub(crate) struct Life {
     pub(crate) over: CancellationToken,
 }
 
-impl Life {
+impl CurrentRegistration {
     /// Creates a registration with the settings of its answer.
     pub(crate) fn new(member: Member, generation_key: GenerationKey, settings: &Settings, grants: Arc<Grants>) -> Self {
         let replication_timeout_ms = AtomicU64::new(settings.replication_timeout_ms);
@@ -64,7 +64,7 @@ pub(crate) struct Membership {
     /// Boot id of this process's last registration.
     boot: ArcSwapOption<BootId>,
     /// The present registration, once there is one.
-    life: ArcSwapOption<Life>,
+    life: ArcSwapOption<CurrentRegistration>,
     /// Length of a lease in the cluster, as of the last registration, in milliseconds.
     lease_ms: AtomicU64,
     /// The lease read by shards: the present incarnation's, or one that was never granted.
@@ -125,7 +125,7 @@ impl Membership {
     }
 
     /// Returns the present registration.
-    pub(crate) fn life(&self) -> Option<Arc<Life>> {
+    pub(crate) fn life(&self) -> Option<Arc<CurrentRegistration>> {
         self.life.load_full()
     }
 
@@ -141,7 +141,7 @@ impl Membership {
     }
 
     /// Starts a new registration. Every shard must have ended the former one's leaderships before.
-    pub(crate) fn begin_life(&self, life: Life) {
+    pub(crate) fn begin_life(&self, life: CurrentRegistration) {
         self.tables.note_told(Version::new(life.member.incarnation.get()));
         self.lease_ms.store(life.timing.lease_ms, Ordering::Relaxed);
         self.grants.store(Arc::clone(&life.grants));
@@ -158,7 +158,7 @@ impl Membership {
 
     /// Returns the report that an incarnation of another node is fenced, by a row held here: its messages are refused
     /// with that report (PROTOCOL rule 72). Returns `None` before the cluster's protocol supports it.
-    pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+    pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<FencingProof> {
         if *self.protocol.borrow() < OVER_SINCE {
             return None;
         }
@@ -167,7 +167,7 @@ impl Membership {
 
     /// Processes a report of `by`, which this node asked, that an incarnation is fenced. If it is the present one, its
     /// lease ends with this, and the session registers again. Returns whether it is.
-    pub(crate) fn told_over(&self, by: &str, over: Over) -> bool {
+    pub(crate) fn told_over(&self, by: &str, over: FencingProof) -> bool {
         let Some(life) = self.life().filter(|life| life.grants.told_over(life.member, over)) else { return false };
         self.metrics.lives_told_over.add(1);
         let incarnation = life.member.incarnation;
@@ -186,7 +186,7 @@ impl Membership {
         cluster: ClusterId,
         node: NodeId,
         incarnation: Option<Incarnation>,
-    ) -> Result<Arc<Life>, ErrorDetail> {
+    ) -> Result<Arc<CurrentRegistration>, ErrorDetail> {
         let Some(life) = self.life() else {
             let why = format!("node {} is not registered with a coordinator yet", self.config.name);
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
@@ -220,7 +220,7 @@ impl Rows for Membership {
         self.tables.node(member).is_some()
     }
 
-    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<FencingProof> {
         Self::over(self, node, incarnation)
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod membership;
 pub(crate) mod memory;
 mod recover;
-pub(crate) mod shared;
+pub(crate) mod state;
 mod stop;
 
 pub use error::NodeError;
@@ -26,7 +26,7 @@ use crate::node::home::DirectoryHome;
 use crate::node::identity::DataDirectory;
 use crate::node::memory::MemoryParts;
 use crate::node::recover::{Recovery, recover};
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::peers::peer::Peers;
 use crate::ranges::split_search::SplitSearches;
 use crate::server::health::{Health, Pulse};
@@ -54,7 +54,7 @@ use tokio_util::task::TaskTracker;
 /// A running node. Dropping it without [`Node::stop`] leaves threads behind until the process ends.
 pub struct Node {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
     shards: Shards,
     stats: Stats,
     /// Serves metrics and health, also while everything else stops.
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Node {
 }
 
 /// Resources opened from the data directory.
-struct Opened {
+struct NodeResources {
     directory: DataDirectory,
     engine: Arc<dyn Engine>,
     wal: Wal,
@@ -137,12 +137,12 @@ impl Node {
 
     fn assemble(
         config: NodeConfig,
-        opened: Opened,
+        opened: NodeResources,
         (listener, address): (TcpListener, SocketAddr),
         metrics_listener: Option<TcpListener>,
         redis_listener: Option<(TcpListener, SocketAddr)>,
     ) -> Result<Self, NodeError> {
-        let Opened { directory, engine, wal, recovery, memory, budget, disk_bytes } = opened;
+        let NodeResources { directory, engine, wal, recovery, memory, budget, disk_bytes } = opened;
         let runtime = Handle::current();
         let advertised = config.advertise.clone().unwrap_or_else(|| address.to_string());
         let redis = config.redis.clone().zip(redis_listener).map(|(redis, (listener, address))| {
@@ -151,7 +151,7 @@ impl Node {
         });
         let redis_advertised = redis.as_ref().map(|redis| redis.advertised.clone());
         let shards = Shards::new(config.shard_count());
-        let shared = Arc::new(Shared::new(config, memory, Arc::new(BootClock), Arc::new(WallClock)));
+        let shared = Arc::new(NodeState::new(config, memory, Arc::new(BootClock), Arc::new(WallClock)));
         let holdings = Arc::new(Holdings::new(recovery.held));
         let flusher = Flusher::start(
             Arc::clone(&engine),
@@ -330,7 +330,7 @@ impl Node {
     }
 }
 
-fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
+fn open(config: &NodeConfig) -> Result<NodeResources, NodeError> {
     let directory = DataDirectory::open(&config.data_dir, &config.name, config.speaks, None)?;
     let memory = MemoryParts::chosen(config.memory_bytes);
     tracing::info!(
@@ -355,7 +355,7 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     let budget = MemtableBudget::new(usize::try_from(memory.memtables_bytes).unwrap_or(usize::MAX));
     let recovery = recover(&wal, &recovered, &*engine, aside.is_some(), &budget)?;
     tracing::info!(placements = recovery.held.len(), usable = recovery.found.len(), "recovered");
-    Ok(Opened { directory, engine, wal, recovery, memory, budget, disk_bytes })
+    Ok(NodeResources { directory, engine, wal, recovery, memory, budget, disk_bytes })
 }
 
 /// Returns the log settings for a disk of this size: at most a quarter for old records, an eighth for files to be
@@ -420,7 +420,7 @@ fn start_session(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_host::{Held, HeldState};
+    use archon_host::{HeldPlacement, HeldState};
     use archon_types::{PartitionId, PlacementId, TableId};
 
     #[test]
@@ -428,7 +428,7 @@ mod tests {
         let shards = Shards::new(3);
         let (held, forming) = (PlacementId::new(1), PlacementId::new(2));
         let partition = PartitionId::new(TableId::new(1), 0);
-        let holdings = Holdings::new([(held, Held { partition, state: HeldState::SetAside })].into());
+        let holdings = Holdings::new([(held, HeldPlacement { partition, state: HeldState::SetAside })].into());
         let reached = |space| {
             route_event(&shards, &holdings, FlushEvent::Damaged { space, why: "a row is damaged".to_owned() });
             let drained = (0..shards.count()).filter_map(|number| shards.inbox(number)).map(|inbox| {

@@ -4,12 +4,12 @@ use crate::engine::{Engine, EngineError, PageLimit};
 use crate::flusher;
 use crate::node::NodeError;
 use crate::storage::store;
-use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Held, HeldState, UNKNOWN};
+use archon_host::{ENGINE_AHEAD_UNKNOWN, HeldPlacement, HeldState, RecoveredCopy, UNKNOWN};
 use archon_kv::LogTime;
 use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, engine_position, row};
-use archon_replica::{Position, Recovered as ReplicaState, Run};
+use archon_replica::{Position, RecoveredState as ReplicaState, Run};
 use archon_types::{Epoch, PlacementId, ScanOrder, Seq};
-use archon_wal::{Recovered, StreamState, Wal, WalBatch, WalError};
+use archon_wal::{RecoveredLog, StreamState, Wal, WalBatch, WalError};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,16 +21,16 @@ const READ_BYTES: usize = 4 * 1024 * 1024;
 /// Result of the recovery.
 pub(crate) struct Recovery {
     /// Placements that may be opened.
-    pub(crate) found: BTreeMap<PlacementId, Found>,
+    pub(crate) found: BTreeMap<PlacementId, RecoveredCopy>,
     /// All placements, including damaged ones.
-    pub(crate) held: BTreeMap<PlacementId, Held>,
+    pub(crate) held: BTreeMap<PlacementId, HeldPlacement>,
 }
 
 /// Reads every stream of the log. `engine_is_new` means that a damaged engine was set aside, so the present one is
 /// empty.
 pub(crate) fn recover(
     wal: &Wal,
-    recovered: &Recovered,
+    recovered: &RecoveredLog,
     engine: &dyn Engine,
     engine_is_new: bool,
     budget: &MemtableBudget,
@@ -43,28 +43,28 @@ pub(crate) fn recover(
             tracing::error!(%placement, "a stream of the log names no partition; its data is kept");
             // Listed all the same: if it were opened as new, the log would refuse it, and with it all the shard's other
             // writes.
-            recovery.held.insert(placement, Held { partition: UNKNOWN, state: HeldState::Damaged });
+            recovery.held.insert(placement, HeldPlacement { partition: UNKNOWN, state: HeldState::Damaged });
             continue;
         };
         let read = if state.damaged {
-            Err(Unusable::Damaged("the log lost entries of this placement".to_owned()))
+            Err(ReadFailure::Damaged("the log lost entries of this placement".to_owned()))
         } else {
             read_placement(wal, placement, state, engine, engine_is_new, budget)
         };
         let state = match read {
             Ok((recovered, complete, memtable, log_time, unreadable)) => {
-                let found = Found { partition, recovered, complete, memtable, log_time, unreadable };
+                let found = RecoveredCopy { partition, recovered, complete, memtable, log_time, unreadable };
                 recovery.found.insert(placement, found);
                 HeldState::SetAside
             }
             // The disk refused: the copy's state is unknown, and it must not be discarded for that.
-            Err(Unusable::Unread(error)) => return Err(*error),
-            Err(Unusable::Damaged(why)) => {
+            Err(ReadFailure::Unread(error)) => return Err(*error),
+            Err(ReadFailure::Damaged(why)) => {
                 tracing::error!(%partition, %placement, why, "placement damaged; it will not be served");
                 HeldState::Damaged
             }
         };
-        recovery.held.insert(placement, Held { partition, state });
+        recovery.held.insert(placement, HeldPlacement { partition, state });
     }
     // Data without a log may be anything: it is neither served nor opened as new, and, since no command names it, not
     // deleted either (PROTOCOL rule 22). An interrupted unload is finished when its duty is pushed again.
@@ -79,7 +79,7 @@ pub(crate) fn recover(
     for placement in spaces {
         if let Entry::Vacant(unknown) = recovery.held.entry(placement) {
             tracing::warn!(%placement, "the engine holds data unknown to the log; it is kept until a duty names it");
-            unknown.insert(Held { partition: UNKNOWN, state: HeldState::Damaged });
+            unknown.insert(HeldPlacement { partition: UNKNOWN, state: HeldState::Damaged });
         }
     }
     Ok(recovery)
@@ -89,26 +89,26 @@ pub(crate) fn recover(
 type Read = (ReplicaState, Position, Memtable, LogTime, Option<String>);
 
 /// Reason why a placement was not read.
-enum Unusable {
+enum ReadFailure {
     /// The stored data differs from what was written.
     Damaged(String),
     /// The disk refused to read.
     Unread(Box<NodeError>),
 }
 
-impl From<String> for Unusable {
+impl From<String> for ReadFailure {
     fn from(why: String) -> Self {
         Self::Damaged(why)
     }
 }
 
-impl From<EngineError> for Unusable {
+impl From<EngineError> for ReadFailure {
     fn from(error: EngineError) -> Self {
         if error.is_damage() { Self::Damaged(error.to_string()) } else { Self::Unread(Box::new(error.into())) }
     }
 }
 
-impl From<ViewError> for Unusable {
+impl From<ViewError> for ReadFailure {
     fn from(error: ViewError) -> Self {
         match error {
             ViewError::Engine(error) => error.into(),
@@ -117,7 +117,7 @@ impl From<ViewError> for Unusable {
     }
 }
 
-impl From<WalError> for Unusable {
+impl From<WalError> for ReadFailure {
     fn from(error: WalError) -> Self {
         match error {
             WalError::Io { .. } => Self::Unread(Box::new(error.into())),
@@ -133,7 +133,7 @@ fn read_placement(
     engine: &dyn Engine,
     engine_is_new: bool,
     budget: &MemtableBudget,
-) -> Result<Read, Unusable> {
+) -> Result<Read, ReadFailure> {
     let words = |error: store::StoreError| error.to_string();
     let position = |key| match state.metas.get(&key) {
         Some(value) => store::read_position(value).map_err(words),
@@ -215,11 +215,11 @@ fn read_placement(
 
 /// Notes in the log that the engine holds nothing of a copy, before the engine is given anything. If this process ends
 /// before its first sync, the next start finds rows without a position, which is then no damage.
-fn note_empty(wal: &Wal, placement: PlacementId) -> Result<(), Unusable> {
+fn note_empty(wal: &Wal, placement: PlacementId) -> Result<(), ReadFailure> {
     let mut batch = WalBatch::new();
     store::put_position(&mut batch, placement, store::META_COMPLETE, Position::ZERO);
     batch.urgent();
-    wal.append_wait(batch).map_err(|error| Unusable::Unread(Box::new(error.into())))
+    wal.append_wait(batch).map_err(|error| ReadFailure::Unread(Box::new(error.into())))
 }
 
 fn is_empty(engine: &dyn Engine, placement: PlacementId) -> Result<bool, EngineError> {
@@ -231,7 +231,7 @@ fn is_empty(engine: &dyn Engine, placement: PlacementId) -> Result<bool, EngineE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Between, Change, Cleared, Page};
+    use crate::engine::{Change, ClearStep, KeyBounds, Page};
     use archon_kv::row::Outcome;
     use archon_kv::{Record, RowChange, Window};
     use archon_types::{ClientId, Millis, PartitionId, TableId};
@@ -242,11 +242,11 @@ mod tests {
     use std::time::Duration;
 
     /// An engine with a disk that refuses every read, or with damaged rows.
-    struct Broken {
+    struct FailingEngine {
         damaged: bool,
     }
 
-    impl Broken {
+    impl FailingEngine {
         fn error(&self) -> EngineError {
             let directory = "broken".into();
             if self.damaged {
@@ -256,17 +256,17 @@ mod tests {
         }
     }
 
-    impl Engine for Broken {
+    impl Engine for FailingEngine {
         fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
             Err(self.error())
         }
-        fn page(&self, _: PlacementId, _: Between<'_>, _: ScanOrder, _: PageLimit) -> Result<Page, EngineError> {
+        fn page(&self, _: PlacementId, _: KeyBounds<'_>, _: ScanOrder, _: PageLimit) -> Result<Page, EngineError> {
             Err(self.error())
         }
         fn write(&self, _: &[Change]) -> Result<(), EngineError> {
             Err(self.error())
         }
-        fn clear_range(&self, _: PlacementId, _: Between<'_>, _: usize) -> Result<Cleared, EngineError> {
+        fn clear_range(&self, _: PlacementId, _: KeyBounds<'_>, _: usize) -> Result<ClearStep, EngineError> {
             Err(self.error())
         }
         fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// A log that names the partition of this placement and holds nothing else, as a start finds it.
-    fn log_naming(directory: &Path, placement: PlacementId) -> (Wal, Recovered) {
+    fn log_naming(directory: &Path, placement: PlacementId) -> (Wal, RecoveredLog) {
         let (wal, _) = Wal::open(directory, WalConfig::default()).unwrap();
         let mut batch = WalBatch::new();
         store::put_partition(&mut batch, placement, PartitionId::new(TableId::new(1), 0));
@@ -295,8 +295,8 @@ mod tests {
         let placement = PlacementId::new(7);
         let (wal, recovered) = log_naming(directory.path(), placement);
         let budget = MemtableBudget::default();
-        assert!(recover(&wal, &recovered, &Broken { damaged: false }, false, &budget).is_err());
-        let damaged = recover(&wal, &recovered, &Broken { damaged: true }, false, &budget).unwrap();
+        assert!(recover(&wal, &recovered, &FailingEngine { damaged: false }, false, &budget).is_err());
+        let damaged = recover(&wal, &recovered, &FailingEngine { damaged: true }, false, &budget).unwrap();
         assert_eq!(damaged.held[&placement].state, HeldState::Damaged);
         assert!(damaged.found.is_empty());
     }
@@ -482,7 +482,7 @@ mod tests {
         engine.write(&[Change { space, key, value }]).unwrap();
         let recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
         assert!(recovery.found.is_empty());
-        assert_eq!(recovery.held[&space], Held { partition: UNKNOWN, state: HeldState::Damaged });
+        assert_eq!(recovery.held[&space], HeldPlacement { partition: UNKNOWN, state: HeldState::Damaged });
         assert_eq!(engine.spaces().unwrap(), [space]);
     }
 }

@@ -8,9 +8,9 @@ use crate::tables::Tables;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
-use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
+use archon_security::{CONNECT_TIMEOUT, ExpectedPeer, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, Over};
+use archon_types::{Backoff, ErrorDetail, ErrorKind, FencingProof, NodeId};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -164,7 +164,7 @@ impl Peers {
         let peer = self.tables.node(node).ok_or_else(unknown)?;
         let transport = &self.transport;
         transport.check(&peer.address)?;
-        let expected = Expected::Node(peer.name.clone());
+        let expected = ExpectedPeer::Node(peer.name.clone());
         let (kind, address) = (StreamKind::Replicate, &peer.address);
         let connected = connect(transport, address, &expected, kind, MESSAGE_BYTES_MAX, CONNECT_TIMEOUT).await;
         let (mut reader, mut writer) = connected.map_err(FrameError::into_detail)?;
@@ -208,7 +208,7 @@ impl Peers {
                 // The peer answers over its own stream to us; this one only carries keepalives, the end, or a report
                 // that we are fenced.
                 said = reader.next::<v1::ReplicationBatch>() => if let Some(over) = said?.over {
-                    let over = Over::try_from(over).map_err(|error| FrameError::Unreadable(error.to_string()))?;
+                    let over = FencingProof::try_from(over).map_err(|error| FrameError::Unreadable(error.to_string()))?;
                     self.membership.told_over(peer, over);
                 },
                 () = keepalive.tick() => keepalive.mark(reader, writer)?,

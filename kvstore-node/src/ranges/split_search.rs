@@ -2,8 +2,8 @@
 //! thread.
 
 use crate::engine::{Engine, PageLimit};
-use crate::shard::{Gathered, ShardMessage, Shards};
-use crate::storage::row_walk::{Above, Pace, Rows};
+use crate::shard::{RowRun, ShardMessage, Shards};
+use crate::storage::row_walk::{NewerRows, Pace, Rows};
 use archon_host::{ByteHalves, SplitSearch};
 use archon_kv::row;
 use bytes::Bytes;
@@ -40,8 +40,8 @@ struct InShard<'a> {
     search: &'a SplitSearch,
 }
 
-impl Above for InShard<'_> {
-    async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
+impl NewerRows for InShard<'_> {
+    async fn gathered(&self, from: Bound<Bytes>) -> Option<RowRun> {
         self.shards.gathered(self.search.partition, self.search.placement, from).await
     }
 }
@@ -74,7 +74,7 @@ pub(crate) async fn run(
 async fn walk(
     rows: &Rows<'_>,
     search: &SplitSearch,
-    above: &impl Above,
+    above: &impl NewerRows,
     gathered_last: Option<Bytes>,
 ) -> Option<ByteHalves> {
     let (begin, end) = row::value_bounds(&search.range);
@@ -98,38 +98,38 @@ mod tests {
     const SPACE: PlacementId = PlacementId::new(1);
 
     /// A memtable without changes, read this many rows at a time.
-    struct Still {
+    struct StaticMemtable {
         memtable: Memtable,
         rows: usize,
     }
 
-    impl Above for Still {
-        async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
-            Some(Gathered::of(&self.memtable, from.as_ref().map(|key| &key[..]), self.rows))
+    impl NewerRows for StaticMemtable {
+        async fn gathered(&self, from: Bound<Bytes>) -> Option<RowRun> {
+            Some(RowRun::of(&self.memtable, from.as_ref().map(|key| &key[..]), self.rows))
         }
     }
 
     /// A writer that adds a row beyond all others at each step of the walk.
-    struct Chased<'a> {
+    struct ChasedWriter<'a> {
         engine: &'a Arc<dyn Engine>,
         added: std::cell::Cell<u8>,
     }
 
-    impl Above for Chased<'_> {
-        async fn gathered(&self, _: Bound<Bytes>) -> Option<Gathered> {
+    impl NewerRows for ChasedWriter<'_> {
+        async fn gathered(&self, _: Bound<Bytes>) -> Option<RowRun> {
             let number = self.added.get() + 1;
             assert!(number < 100, "the walk follows the writer");
             self.added.set(number);
             let key = row::value_key(&key(number));
             self.engine.write(&[Change { space: SPACE, key, value: Some(Bytes::from_static(b"value")) }]).unwrap();
-            Some(Gathered::default())
+            Some(RowRun::default())
         }
     }
 
     #[tokio::test]
     async fn walk_ends_despite_append_only_writer() {
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
-        let chased = Chased { engine: &engine, added: std::cell::Cell::new(0) };
+        let chased = ChasedWriter { engine: &engine, added: std::cell::Cell::new(0) };
         for _ in 0..10 {
             chased.gathered(Bound::Unbounded).await;
         }
@@ -181,7 +181,7 @@ mod tests {
             let search = SplitSearch { partition: PartitionId::new(TableId::new(1), 0), placement: SPACE, range };
             let engine: Arc<dyn Engine> = Arc::new(engine);
             let last = memtable.last_value(&search.range);
-            let still = Still { memtable, rows };
+            let still = StaticMemtable { memtable, rows };
             let pace = Pace { page: PageLimit { rows_max, bytes_max: usize::MAX }, rest_factor: 0 };
             let rows = Rows { engine: &engine, placement: SPACE, pace };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

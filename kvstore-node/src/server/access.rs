@@ -183,7 +183,7 @@ mod tests {
         );
         access.take(list(7, None));
         let list = TableList { version: Version::new(7), last: TableId::new(5), tables: vec![TableId::new(5)] };
-        tables.merge(crate::tables::News { tables: Some(list), ..Default::default() });
+        tables.merge(crate::tables::PushedUpdates { tables: Some(list), ..Default::default() });
         let refused = access.of(&shop, "a call").check(&tables, ORDERS, Right::Read).unwrap_err();
         assert!(refused.kind == ErrorKind::NotFound && refused.message.contains("dropped"), "{refused}");
     }

@@ -1,10 +1,10 @@
 //! Demultiplexer: separates frame streams from gRPC connections by their first byte.
 
-use crate::server::acceptor::Accepted;
+use crate::server::acceptor::IncomingConnection;
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
 use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, route};
-use archon_proto::guarded::Guarded;
+use archon_proto::guarded_connection::GuardedConnection;
 use archon_security::connection_limit::Entry;
 use archon_security::{Caller, Role};
 use archon_types::{ErrorDetail, ErrorKind};
@@ -27,11 +27,11 @@ pub(crate) struct Streams {
 
 /// Accepts the connections of one thread, until none is left.
 pub(crate) async fn demultiplex(
-    mut accepted: mpsc::Receiver<Accepted>,
+    mut accepted: mpsc::Receiver<IncomingConnection>,
     streams: Streams,
-    grpc: mpsc::Sender<io::Result<Guarded>>,
+    grpc: mpsc::Sender<io::Result<GuardedConnection>>,
 ) {
-    while let Some(Accepted { connection, entry }) = accepted.recv().await {
+    while let Some(IncomingConnection { connection, entry }) = accepted.recv().await {
         match TcpStream::from_std(connection) {
             Ok(connection) => {
                 let (serving, grpc) = (streams.clone(), grpc.clone());
@@ -43,7 +43,7 @@ pub(crate) async fn demultiplex(
 }
 
 impl Streams {
-    async fn take(self, connection: TcpStream, entry: Entry, grpc: mpsc::Sender<io::Result<Guarded>>) {
+    async fn take(self, connection: TcpStream, entry: Entry, grpc: mpsc::Sender<io::Result<GuardedConnection>>) {
         let (stop, of_clients, of_peers) =
             (self.kv.stop.clone(), self.partial_of_clients.clone(), self.partial_of_peers.clone());
         let partial = |kind| match kind {

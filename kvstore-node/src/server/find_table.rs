@@ -1,6 +1,6 @@
 //! Tables by name, for calls that name one: found, waited for, or reported as missing.
 
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use archon_security::Caller;
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Table, Version};
 use std::time::Duration;
@@ -11,7 +11,7 @@ const CREATED_WITHIN: Duration = Duration::from_secs(1);
 /// Time of one question to the coordinators. Calls that wait for the next one have time for that, too.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 
-impl Shared {
+impl NodeState {
     /// Returns the table with this name. Waits a moment for an unknown name, as the table may have been created just
     /// now.
     ///

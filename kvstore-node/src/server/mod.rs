@@ -13,8 +13,8 @@ pub(crate) mod table_lookup;
 
 use crate::engine::Engine;
 use crate::node::config::RedisConfig;
-use crate::node::shared::Shared;
-use crate::server::acceptor::{Accepted, Acceptor};
+use crate::node::state::NodeState;
+use crate::server::acceptor::{Acceptor, IncomingConnection};
 use crate::server::demux::{Streams, demultiplex};
 use crate::server::readiness::Readiness;
 use crate::service::carrier::CarrierService;
@@ -28,7 +28,7 @@ use crate::session::holdings::Holdings;
 use crate::shard::Shards;
 use crate::statistics::metrics::Metrics;
 use crate::statistics::stats::Stats;
-use archon_frames::{BoundedResponses, GrpcServer, GrpcSettings, Incoming, PartialBodies, PartialBudget};
+use archon_frames::{BoundedResponses, GrpcServer, GrpcSettings, IncomingConnections, PartialBodies, PartialBudget};
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
 use archon_proto::v1;
@@ -56,7 +56,7 @@ const MEMBERS_CALL: &str = "/archon.v1.Control/";
 
 /// Dependencies of the services.
 pub(crate) struct Services {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<NodeState>,
     pub(crate) shards: Shards,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) holdings: Arc<Holdings>,
@@ -117,7 +117,8 @@ pub(crate) async fn serve(
         };
         servers.spawn_on(server.serve(incoming, end.clone()), runtime);
     }
-    let incoming = Incoming::new(listener, Arc::clone(&shared.connection_limit), shared.config.transport.clone());
+    let incoming =
+        IncomingConnections::new(listener, Arc::clone(&shared.connection_limit), shared.config.transport.clone());
     tokio::select! {
         () = accept(incoming, &shared.metrics, ways) => {}
         () = end.cancelled() => {}
@@ -130,7 +131,7 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections and gives them to the threads in turn, until a thread accepts no more.
-async fn accept(incoming: Incoming, metrics: &Metrics, ways: Vec<mpsc::Sender<Accepted>>) {
+async fn accept(incoming: IncomingConnections, metrics: &Metrics, ways: Vec<mpsc::Sender<IncomingConnection>>) {
     let mut acceptor = Acceptor::new(incoming, &metrics.accept_errors, "connections");
     for way in ways.iter().cycle() {
         if way.send(acceptor.next().await).await.is_err() {

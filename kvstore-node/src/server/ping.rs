@@ -1,7 +1,7 @@
 //! Pings: probes of this node's reachability for clients, sent over a stream like theirs and answered once every shard
 //! has had a turn (PROTOCOL rule 73). A ping waits for everything that a client would wait for.
 
-use crate::node::shared::shutting_down;
+use crate::node::state::shutting_down;
 use crate::service::overloaded;
 use crate::shard::inbox::PushError;
 use crate::shard::{PingPart, ShardMessage, Shards};

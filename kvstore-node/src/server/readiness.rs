@@ -103,9 +103,9 @@ mod tests {
     use crate::flusher::{Flusher, FlusherConfig};
     use crate::node::clock::WallClock;
     use crate::node::grants::Grants;
-    use crate::node::membership::Life;
+    use crate::node::membership::CurrentRegistration;
     use crate::node::memory::MemoryParts;
-    use crate::node::shared::Shared;
+    use crate::node::state::NodeState;
     use crate::server::health::Pulse;
     use archon_kv::MemoryEngine;
     use archon_proto::convert::members::session::Member;
@@ -128,7 +128,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let config = NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:1".into()], directory.path().into());
         let clock = Arc::new(SetClock(AtomicU64::new(1_000)));
-        let shared = Arc::new(Shared::new(config, MemoryParts::of(0), clock.clone(), Arc::new(WallClock)));
+        let shared = Arc::new(NodeState::new(config, MemoryParts::of(0), clock.clone(), Arc::new(WallClock)));
         let engine = Arc::new(MemoryEngine::new());
         let flusher = Flusher::start(engine, FlusherConfig::default(), |_| {}, || {}).unwrap();
         let (wal, _) = Wal::open(&directory.path().join("wal"), WalConfig::default()).unwrap();
@@ -152,7 +152,12 @@ mod tests {
         let settings = Settings { timing: LeaseTiming { lease_ms, ..usual.timing }, ..usual.clone() };
         let cluster = ClusterId::new(Uuid::from_u128(7));
         let member = Member { cluster, node: NodeId::new(1), incarnation: Incarnation::new(1) };
-        shared.membership.begin_life(Life::new(member, GenerationKey::NIL, &settings, Arc::new(Grants::new())));
+        shared.membership.begin_life(CurrentRegistration::new(
+            member,
+            GenerationKey::NIL,
+            &settings,
+            Arc::new(Grants::new()),
+        ));
         shared.membership.end_life();
         clock.0.store(1_000 + usual.timing.lease_ms * 5, Ordering::Relaxed);
         assert_eq!(readiness.check(), Err(NotReady::NotRegistered("athens".to_owned())));

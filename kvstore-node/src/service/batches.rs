@@ -2,7 +2,7 @@
 
 use super::overloaded;
 use super::reply::Replies;
-use crate::node::shared::shutting_down;
+use crate::node::state::shutting_down;
 use crate::shard::inbox::PushError;
 use crate::shard::{OpRequest, ShardMessage, Shards};
 use archon_types::Millis;

@@ -3,10 +3,10 @@
 
 use super::kv::KvService;
 use super::overloaded;
-use crate::node::shared::shutting_down;
+use crate::node::state::shutting_down;
 use crate::server::admit::Permit;
-use crate::service::asked::Asked;
 use crate::service::reply::{CallReply, Outcome, ReplyTo};
+use crate::service::timed_request::TimedRequest;
 use crate::shard::inbox::PushError;
 use crate::shard::{OpRequest, ReplicaAnswer, ReplicaRead, ShardMessage, StaleRead};
 use archon_host::{Origin, StaleRow};
@@ -17,8 +17,8 @@ use archon_proto::v1;
 use archon_security::Caller;
 use archon_types::limits::OPERATION_OVERHEAD_BYTES;
 use archon_types::{
-    Answer, DEFAULT_TABLE, ErrorDetail, ErrorKind, Keys, ManyKeys, Millis, Op, OpId, PartitionId, Right, Stored, Table,
-    TableId, partition_of, slot_of, tag_of,
+    Answer, DEFAULT_TABLE, ErrorDetail, ErrorKind, Keys, ManyKeys, Millis, Op, OpId, PartitionId, Right, StoredValue,
+    Table, TableId, partition_of, slot_of, tag_of,
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -312,7 +312,7 @@ impl KvService {
             Ok(permit) => permit,
             Err(detail) => return CallReply::refusal(detail),
         };
-        let asked = Some(Asked::new(&op, partition, Instant::now()));
+        let asked = Some(TimedRequest::new(&op, partition, Instant::now()));
         let (sender, answer) = oneshot::channel();
         let request = OpRequest {
             partition,
@@ -375,7 +375,7 @@ impl AnswerBudget {
     /// Admits an answer if its value still fits; the first one always does.
     fn admit(&self, answer: Answer) -> Outcome {
         let bytes = match &answer {
-            Answer::Value(Some(Stored { value, .. })) => value.len(),
+            Answer::Value(Some(StoredValue { value, .. })) => value.len(),
             Answer::Values(values) => values.iter().flatten().map(|stored| stored.value.len()).sum(),
             _ => return Ok(answer),
         };
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn batch_answer_with_large_values_is_bounded() {
-        let value = |bytes: usize| Answer::Value(Some(Stored::new(Bytes::from(vec![0; bytes]), Revision::new(1))));
+        let value = |bytes: usize| Answer::Value(Some(StoredValue::new(Bytes::from(vec![0; bytes]), Revision::new(1))));
         let budget = AnswerBudget::default();
         assert!(budget.admit(value(BATCH_ANSWER_BYTES_MAX - 10)).is_ok() && !budget.is_full());
         assert_eq!(budget.admit(value(11)).unwrap_err().kind, ErrorKind::Overloaded);

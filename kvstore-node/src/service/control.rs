@@ -1,14 +1,14 @@
 //! `Control`: pushes of duties from the leading coordinator.
 
 use super::{overloaded, refuse};
-use crate::node::shared::{Shared, shutting_down};
+use crate::node::state::{NodeState, shutting_down};
 use crate::session::holdings::Holdings;
 use crate::shard::inbox::PushError;
 use crate::shard::{ShardMessage, Shards};
-use crate::tables::News;
-use archon_host::{Action, AppliedPush, Broken, Held, HeldState, reconcile};
+use crate::tables::PushedUpdates;
+use archon_host::{Action, AppliedPush, DisabledRule, HeldPlacement, HeldState, reconcile};
 use archon_proto::convert::ids::boot_id;
-use archon_proto::convert::members::control::{Push, Pushed, announced};
+use archon_proto::convert::members::control::{Push, PushAnswer, announced};
 use archon_proto::convert::tables::middle::FindMiddle;
 use archon_proto::v1::control_server::Control;
 use archon_proto::v1::{
@@ -26,7 +26,7 @@ use tonic::{Request, Response, Status};
 pub(crate) struct ControlService(Arc<Inner>);
 
 struct Inner {
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
     holdings: Arc<Holdings>,
     shards: Shards,
     /// Held while a push is carried out, so that pushes take effect one after the other.
@@ -34,13 +34,13 @@ struct Inner {
 }
 
 impl ControlService {
-    pub(crate) fn new(shared: Arc<Shared>, holdings: Arc<Holdings>, shards: Shards) -> Self {
+    pub(crate) fn new(shared: Arc<NodeState>, holdings: Arc<Holdings>, shards: Shards) -> Self {
         Self(Arc::new(Inner { shared, holdings, shards, applied: Mutex::new(AppliedPush::default()) }))
     }
 }
 
 impl Inner {
-    async fn apply(&self, push: Push) -> Result<Pushed, ErrorDetail> {
+    async fn apply(&self, push: Push) -> Result<PushAnswer, ErrorDetail> {
         let shared = &self.shared;
         let mut applied = self.applied.lock().await;
         // Checked under the lock: a registration may have come while this push waited.
@@ -53,7 +53,7 @@ impl Inner {
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
         }
         let taken = applied.take(push.incarnation, push.term, push.version, push.duties.is_some());
-        if let archon_host::Pushed::Succeeded { applied } = taken {
+        if let archon_host::PushVerdict::Succeeded { applied } = taken {
             let why = format!(
                 "coordinator {} pushes in term {}, but one of term {applied} was applied",
                 push.coordinator, push.term
@@ -61,7 +61,7 @@ impl Inner {
             return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(applied, push.term));
         }
         shared.tables.note_told(push.newest.max(push.version));
-        let news = News {
+        let news = PushedUpdates {
             pieces: push.deltas,
             nodes: push.nodes,
             tables: push.tables,
@@ -79,21 +79,21 @@ impl Inner {
         if any {
             self.shards.send_all(|| ShardMessage::Peers);
         }
-        if taken == archon_host::Pushed::Older {
+        if taken == archon_host::PushVerdict::Older {
             shared.metrics.pushes_refused.add(1);
-            return Ok(Pushed { version: applied.version(), gap, refused: Vec::new() });
+            return Ok(PushAnswer { version: applied.version(), gap, refused: Vec::new() });
         }
         let Some(duties) = push.duties else {
             // The version shows the coordinator whether the node applies its duties.
             shared.metrics.pushes.add(1);
-            return Ok(Pushed { version: applied.version(), gap, refused: Vec::new() });
+            return Ok(PushAnswer { version: applied.version(), gap, refused: Vec::new() });
         };
         let held = self.holdings.all();
-        let found = reconcile(push.node, &held, &duties, Broken::default());
+        let found = reconcile(push.node, &held, &duties, DisabledRule::default());
         self.carry_out(push.incarnation, found.actions, &held).await?;
         applied.note(push.term, push.version);
         shared.metrics.pushes.add(1);
-        Ok(Pushed { version: push.version, gap, refused: found.refused })
+        Ok(PushAnswer { version: push.version, gap, refused: found.refused })
     }
 
     /// Passes the shards their parts, records the state of each placement, and returns once all is carried out. `held`
@@ -102,7 +102,7 @@ impl Inner {
         &self,
         incarnation: Incarnation,
         actions: Vec<Action>,
-        held: &BTreeMap<PlacementId, Held>,
+        held: &BTreeMap<PlacementId, HeldPlacement>,
     ) -> Result<(), ErrorDetail> {
         let mut per_shard: BTreeMap<usize, Part> = BTreeMap::new();
         for action in actions {

@@ -7,7 +7,7 @@ use crate::forward::Forwards;
 use crate::node::clock::WallClock;
 use crate::node::config::NodeConfig;
 use crate::node::grants::Grants;
-use crate::node::membership::Life;
+use crate::node::membership::CurrentRegistration;
 use crate::node::memory::MemoryParts;
 use crate::peers::peer::Peers;
 use crate::ranges::split_search::SplitSearches;
@@ -43,7 +43,7 @@ impl Rig {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:1".into()], directory.path().into());
-        let shared = Arc::new(Shared::new(config, MemoryParts::of(0), Arc::new(BootClock), Arc::new(WallClock)));
+        let shared = Arc::new(NodeState::new(config, MemoryParts::of(0), Arc::new(BootClock), Arc::new(WallClock)));
         let engine = Arc::new(MemoryEngine::new());
         let flusher = Flusher::start(engine.clone(), FlusherConfig::default(), |_| {}, || {}).unwrap();
         let shards = Shards::new(1);
@@ -78,11 +78,16 @@ impl Rig {
     fn begin_life(&self, incarnation: u64) {
         let member = Member { cluster: CLUSTER, node: NODE, incarnation: Incarnation::new(incarnation) };
         let (key, settings) = (GenerationKey::NIL, Settings::default());
-        self.context.shared.membership.begin_life(Life::new(member, key, &settings, Arc::new(Grants::new())));
+        self.context.shared.membership.begin_life(CurrentRegistration::new(
+            member,
+            key,
+            &settings,
+            Arc::new(Grants::new()),
+        ));
     }
 
     /// Pushes a duty to host a new copy, to one incarnation.
-    fn push(&self, incarnation: u64) -> tokio::task::JoinHandle<Result<Pushed, ErrorDetail>> {
+    fn push(&self, incarnation: u64) -> tokio::task::JoinHandle<Result<PushAnswer, ErrorDetail>> {
         let row = Partition {
             id: PARTITION,
             epoch: Epoch::new(1),

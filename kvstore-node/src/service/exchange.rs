@@ -3,15 +3,15 @@
 use super::batches::ShardBatches;
 use super::kv::KvService;
 use super::overloaded;
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::server::admit::StreamAdmission;
 use crate::server::ping::ping;
-use crate::service::asked::Asked;
 use crate::service::reply::{Connection, Delivery, ReplyTo};
+use crate::service::timed_request::TimedRequest;
 use crate::shard::OpRequest;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, end_stream, first_message};
 use archon_host::Origin;
-use archon_proto::convert::kv::packed::{ReplyPacker, Unpacked, unpack_ops};
+use archon_proto::convert::kv::packed::{ReplyPacker, UnpackedOperation, unpack_ops};
 use archon_proto::convert::kv::{TaggedOp, passed_on};
 use archon_proto::v1;
 use archon_security::{Caller, Role};
@@ -75,7 +75,7 @@ impl KvService {
     async fn accepted(&self, reader: &mut FrameReader) -> Result<v1::OpBatch, FrameError> {
         let first = tokio::select! {
             first = first_message::<v1::OpBatch>(reader) => first?,
-            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::shared::shutting_down())),
+            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::state::shutting_down())),
         };
         self.meant_for_us(&first)?;
         reader.known(MESSAGE_BYTES_MAX);
@@ -121,7 +121,7 @@ impl KvService {
                     tokio::task::consume_budget().await;
                 }
                 () = keepalive.tick() => keepalive.listen(reader)?,
-                () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::shared::shutting_down())),
+                () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::state::shutting_down())),
             }
         }
     }
@@ -170,7 +170,7 @@ impl KvService {
         let (mut refusals, mut last) = (Vec::new(), None);
         let mut permissions = self.shared.access.of(caller, StreamKind::Exchange.word());
         let goes_by_less = passed_on.then(|| self.check_forwarder(Version::new(batch.access_version)).err()).flatten();
-        for Unpacked { tag, bytes, op } in ops {
+        for UnpackedOperation { tag, bytes, op } in ops {
             let denied = match (&goes_by_less, &op) {
                 (Some(detail), _) => Some(detail.clone()),
                 // Others of the message may be about another table: only this one is refused for it.
@@ -199,7 +199,7 @@ impl KvService {
                     continue;
                 }
             };
-            let asked = op.as_ref().ok().map(|tagged| Asked::new(&tagged.op, tagged.partition, now));
+            let asked = op.as_ref().ok().map(|tagged| TimedRequest::new(&tagged.op, tagged.partition, now));
             let reply = ReplyTo::Stream { connection: Arc::clone(connection), tag, asked, permit };
             match op {
                 Ok(TaggedOp { partition, id, op, .. }) => {
@@ -232,7 +232,7 @@ impl KvService {
 
 /// Writes answers to a client's stream, batching those that have gathered meanwhile.
 async fn write_stream(
-    shared: &Shared,
+    shared: &NodeState,
     mut answers: mpsc::UnboundedReceiver<Vec<Delivery>>,
     pongs: &mut mpsc::Receiver<u64>,
     writer: &mut FrameWriter,

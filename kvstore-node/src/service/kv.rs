@@ -4,7 +4,7 @@ use super::refuse;
 use super::reply::{Connection, Delivery};
 use super::snapshot::Pages;
 use crate::engine::Engine;
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::shard::Shards;
 use archon_proto::convert::ids;
 use archon_proto::convert::kv::key_range::range_field;
@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status};
 /// The service.
 #[derive(Clone)]
 pub(crate) struct KvService {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<NodeState>,
     pub(crate) shards: Shards,
     pub(crate) stop: CancellationToken,
     pub(crate) connections: Arc<AtomicU64>,

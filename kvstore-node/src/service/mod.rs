@@ -1,6 +1,5 @@
 //! gRPC services and frame streams: they check, translate and queue; decisions are made elsewhere.
 
-pub(crate) mod asked;
 mod batches;
 mod call;
 pub(crate) mod carrier;
@@ -13,6 +12,7 @@ pub(crate) mod reply;
 mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod table;
+pub(crate) mod timed_request;
 
 use archon_proto::convert::error::status_of;
 use archon_types::{ErrorDetail, ErrorKind};

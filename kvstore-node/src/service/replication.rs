@@ -19,7 +19,7 @@ use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;
 use archon_security::{Caller, Role};
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, Over, PartitionId, PlacementId, ScanOrder, Seq, Version,
+    Epoch, ErrorDetail, ErrorKind, FencingProof, Incarnation, NodeId, PartitionId, PlacementId, ScanOrder, Seq, Version,
 };
 use bytes::Bytes;
 use futures::Stream;
@@ -108,7 +108,7 @@ impl ReplicationService {
     ) -> Result<(), FrameError> {
         let mut batch = tokio::select! {
             first = first_message::<v1::ReplicationBatch>(reader) => first?,
-            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::shared::shutting_down())),
+            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::state::shutting_down())),
         };
         // The most that clients may send at once, plus what a turn adds to it.
         reader.known(crate::peers::wire::BATCH_BYTES_READ_MAX);
@@ -138,7 +138,7 @@ impl ReplicationService {
                         writer.flush().await?;
                     }
                     () = self.stop.cancelled() => {
-                        return Err(FrameError::Refused(crate::node::shared::shutting_down()));
+                        return Err(FrameError::Refused(crate::node::state::shutting_down()));
                     }
                 }
             }
@@ -150,7 +150,7 @@ impl ReplicationService {
                         writer.flush().await?;
                     }
                     () = self.stop.cancelled() => {
-                        return Err(FrameError::Refused(crate::node::shared::shutting_down()));
+                        return Err(FrameError::Refused(crate::node::state::shutting_down()));
                     }
                 }
             };
@@ -158,7 +158,7 @@ impl ReplicationService {
     }
 
     /// Returns the report to a fenced sender, whose stream is refused for that reason (PROTOCOL rule 72).
-    fn over(&self, peer: &Result<Member, ErrorDetail>, head: &v1::ReplicationBatch) -> Option<Over> {
+    fn over(&self, peer: &Result<Member, ErrorDetail>, head: &v1::ReplicationBatch) -> Option<FencingProof> {
         let stale = peer.as_ref().is_err_and(|detail| detail.kind == ErrorKind::StaleIncarnation);
         let sender = Member::from_wire(head.cluster.as_ref(), head.sender.as_ref()).ok().filter(|_| stale)?;
         self.membership.over(sender.node, sender.incarnation)
@@ -178,7 +178,7 @@ impl ReplicationService {
         }
         for (partition, messages) in per_shard.into_values() {
             let pushed = self.shards.of(partition).push(ShardMessage::Replication(messages)).await;
-            pushed.map_err(|_| crate::node::shared::shutting_down())?;
+            pushed.map_err(|_| crate::node::state::shutting_down())?;
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ impl ReplicationService {
             () = offer.spoilt.cancelled() => {
                 ErrorDetail::new(ErrorKind::NotPartitionLeader, "the source replica no longer leads, or keeps no log for it; ask the leader")
             }
-            () = self.stop.cancelled() => crate::node::shared::shutting_down(),
+            () = self.stop.cancelled() => crate::node::state::shutting_down(),
         };
         // Without room for it the stream ends before its last page, which has the same meaning.
         let _ = pages.try_send(Err(refuse(why)));
@@ -315,8 +315,8 @@ impl Replication for ReplicationService {
         };
         let (answer, wait) = oneshot::channel();
         let pushed = self.shards.of(ask.partition).push(ShardMessage::CopyAsked { ask, answer }).await;
-        pushed.map_err(|_| refuse(crate::node::shared::shutting_down()))?;
-        let offer = wait.await.map_err(|_| refuse(crate::node::shared::shutting_down()))?.map_err(refuse)?;
+        pushed.map_err(|_| refuse(crate::node::state::shutting_down()))?;
+        let offer = wait.await.map_err(|_| refuse(crate::node::state::shutting_down()))?.map_err(refuse)?;
         // A copy that cannot resume begins at its first key; the loader sees the other start.
         let after = if offer.start.resumed { request.after } else { Bytes::new() };
         let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
@@ -341,8 +341,8 @@ impl Replication for ReplicationService {
         let (attempt, after) = (Version::new(request.attempt), request.after);
         let message = ShardMessage::YieldAsked { right, attempt, after, answer };
         let pushed = self.shards.of(right).push(message).await;
-        pushed.map_err(|_| refuse(crate::node::shared::shutting_down()))?;
-        let page = wait.await.map_err(|_| refuse(crate::node::shared::shutting_down()))?;
+        pushed.map_err(|_| refuse(crate::node::state::shutting_down()))?;
+        let page = wait.await.map_err(|_| refuse(crate::node::state::shutting_down()))?;
         let page = page.ok_or_else(|| {
             let why = format!("this node does not lead partition {right}, or it does not give its keys away yet");
             refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(20))

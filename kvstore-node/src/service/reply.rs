@@ -1,10 +1,10 @@
 //! Answers on their way back to clients.
 
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::server::admit::Permit;
-use crate::service::asked::Asked;
+use crate::service::timed_request::TimedRequest;
 use crate::statistics::op_times::ThreadOpTimes;
-use crate::statistics::slow::Answered;
+use crate::statistics::slow::FinishedRequest;
 use archon_proto::convert::kv::TaggedReply;
 use archon_types::{Answer, ErrorDetail, Millis, Version};
 use std::collections::BTreeMap;
@@ -106,9 +106,9 @@ impl CallReply {
 /// Destination of the answer to one operation.
 pub(crate) enum ReplyTo {
     /// An operation in a stream.
-    Stream { connection: Arc<Connection>, tag: u64, asked: Option<Asked>, permit: Permit },
+    Stream { connection: Arc<Connection>, tag: u64, asked: Option<TimedRequest>, permit: Permit },
     /// A unary call.
-    Call { sender: oneshot::Sender<CallReply>, asked: Option<Asked>, permit: Permit },
+    Call { sender: oneshot::Sender<CallReply>, asked: Option<TimedRequest>, permit: Permit },
 }
 
 impl ReplyTo {
@@ -134,14 +134,14 @@ impl ReplyTo {
     }
 
     /// Returns the operation and its arrival; `None` if it could not be decoded.
-    const fn asked(&self) -> Option<Asked> {
+    const fn asked(&self) -> Option<TimedRequest> {
         match self {
             Self::Stream { asked, .. } | Self::Call { asked, .. } => *asked,
         }
     }
 
     /// Returns the same, to record its progress.
-    pub(crate) const fn asked_mut(&mut self) -> Option<&mut Asked> {
+    pub(crate) const fn asked_mut(&mut self) -> Option<&mut TimedRequest> {
         match self {
             Self::Stream { asked, .. } | Self::Call { asked, .. } => asked.as_mut(),
         }
@@ -165,13 +165,13 @@ pub(crate) struct Replies {
     /// Counters of answer durations.
     timing: Option<Timing>,
     /// Gathered answers whose durations are not counted yet.
-    answered: Vec<Answered>,
+    answered: Vec<FinishedRequest>,
 }
 
 /// Counters of answer durations, of one thread.
 #[derive(Clone)]
 pub(crate) struct Timing {
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
     times: Arc<ThreadOpTimes>,
     /// True if the answers come from other nodes.
     passed_on: bool,
@@ -179,12 +179,12 @@ pub(crate) struct Timing {
 
 impl Timing {
     /// Creates the counters of a thread that answers, or that delivers answers of other nodes.
-    pub(crate) fn new(shared: &Arc<Shared>, passed_on: bool) -> Self {
+    pub(crate) fn new(shared: &Arc<NodeState>, passed_on: bool) -> Self {
         Self { shared: Arc::clone(shared), times: shared.metrics.operation_seconds.member(), passed_on }
     }
 
     /// Counts a duration. Errors are not counted, but reported all the same if they took long.
-    fn note(&self, answered: Answered, now: Instant, logged_at: impl FnOnce(Instant) -> Option<Instant>) {
+    fn note(&self, answered: FinishedRequest, now: Instant, logged_at: impl FnOnce(Instant) -> Option<Instant>) {
         let asked = answered.asked;
         let took = now.saturating_duration_since(asked.at);
         if answered.error.is_none() {
@@ -238,11 +238,11 @@ impl Replies {
     }
 
     /// Records what the client will get.
-    fn note(&mut self, asked: Option<Asked>, outcome: &Outcome) {
+    fn note(&mut self, asked: Option<TimedRequest>, outcome: &Outcome) {
         let error = outcome.as_ref().err().map(|detail| detail.kind);
         self.refused += u64::from(error.is_some());
         if self.timing.is_some() {
-            self.answered.extend(asked.map(|asked| Answered { asked, error }));
+            self.answered.extend(asked.map(|asked| FinishedRequest { asked, error }));
         }
     }
 
@@ -283,13 +283,13 @@ fn weight(outcome: &Outcome) -> usize {
 mod tests {
     use super::*;
     use crate::server::admit::NodeAdmission;
-    use archon_types::{Op, PartitionId, Revision, Stored, TableId};
+    use archon_types::{Op, PartitionId, Revision, StoredValue, TableId};
     use bytes::Bytes;
     use std::net::{IpAddr, Ipv4Addr};
 
-    fn asked() -> Option<Asked> {
+    fn asked() -> Option<TimedRequest> {
         let (op, partition) = (Op::Get { key: Bytes::new() }, PartitionId::new(TableId::new(1), 0));
-        Some(Asked::new(&op, partition, Instant::now()))
+        Some(TimedRequest::new(&op, partition, Instant::now()))
     }
 
     const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -325,9 +325,11 @@ mod tests {
             let permit = stream.try_admit(1_000).unwrap();
             let to = ReplyTo::Stream { connection: Arc::clone(&connection), tag, asked: asked(), permit };
             match to.room() {
-                Ok(()) => {
-                    replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(Stored::new(value.clone(), Revision::new(1))))))
-                }
+                Ok(()) => replies.add(
+                    to,
+                    Millis::ZERO,
+                    Ok(Answer::Value(Some(StoredValue::new(value.clone(), Revision::new(1))))),
+                ),
                 Err(_) => refused += 1,
             }
         };
@@ -340,7 +342,7 @@ mod tests {
         drop(receiver);
         let to = ReplyTo::Stream { connection, tag: 11, asked: asked(), permit };
         assert!(to.is_gone());
-        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(Stored::new(value, Revision::new(1))))));
+        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(StoredValue::new(value, Revision::new(1))))));
         replies.send();
         assert_eq!((admission.bytes_used(), stream.ops_used()), (0, 0), "what nobody takes is given back");
     }
@@ -350,7 +352,7 @@ mod tests {
     fn answers_that_wait_for_an_entry_are_bounded() {
         let admission = NodeAdmission::default();
         let client = admission.client(FROM);
-        let value = Stored::new(Bytes::from(vec![0; 1024 * 1024]), Revision::new(1));
+        let value = StoredValue::new(Bytes::from(vec![0; 1024 * 1024]), Revision::new(1));
         let outcome = Ok(Answer::Values(vec![Some(value.clone()), None, Some(value)]));
         let mut waiting = Vec::new();
         for _ in 0..1_000 {
@@ -378,7 +380,7 @@ mod tests {
         let mut replies = Replies::default();
         let value = Bytes::from(vec![0; 1024 * 1024]);
         let to = ReplyTo::Call { sender, asked: asked(), permit };
-        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(Stored::new(value.clone(), Revision::new(1))))));
+        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some(StoredValue::new(value.clone(), Revision::new(1))))));
         replies.send();
         assert!(admission.bytes_used() >= value.len(), "{}", admission.bytes_used());
         let reply = answer.await.unwrap();

@@ -4,7 +4,7 @@ use super::kv::KvService;
 use super::{overloaded, refuse};
 use crate::copies::pages;
 use crate::engine::{Engine, PageLimit, Row};
-use crate::node::shared::shutting_down;
+use crate::node::state::shutting_down;
 use crate::shard::inbox::PushError;
 use crate::shard::{ShardMessage, SnapshotAsk, SnapshotOffer};
 use crate::storage::snapshots::{SnapshotError, SnapshotOwner};

@@ -1,7 +1,7 @@
 //! `Table`: the partition table from the node's cache, so that clients need to reach only one member.
 
 use super::refuse;
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use archon_proto::convert::ids;
 use archon_proto::v1::table_server::Table;
 use archon_proto::v1::{GetTableRequest, GetTableResponse};
@@ -17,7 +17,7 @@ const WAIT_MS_MAX: u32 = 30_000;
 
 /// The service.
 pub(crate) struct TableService {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<NodeState>,
     pub(crate) stop: tokio_util::sync::CancellationToken,
 }
 

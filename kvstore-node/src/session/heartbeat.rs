@@ -2,16 +2,16 @@
 
 use super::relays::Relays;
 use super::{LifeEnd, Session};
-use crate::node::membership::Life;
-use crate::node::shared::Shared;
+use crate::node::membership::CurrentRegistration;
+use crate::node::state::NodeState;
 use crate::tables;
-use archon_member::{COORDINATOR_ANSWER_MS, Heartbeats, LeaseAnswer, Taken, next_by_relay};
+use archon_member::{COORDINATOR_ANSWER_MS, GrantOutcome, Heartbeats, LeaseAnswer, next_by_relay};
 use archon_proto::convert::members::beats::{Beat, ClusterNow};
 use archon_proto::convert::members::load::Load;
-use archon_proto::convert::tables::news::News;
+use archon_proto::convert::tables::table_updates::TableUpdates;
 use archon_security::BeatKey;
-use archon_session::{Answered, BeatStreams, Coordinators, NotGranted, Recipient};
-use archon_types::{Backoff, ErrorDetail, Millis, Over};
+use archon_session::{BeatFailure, BeatOutcome, BeatStreams, Coordinators, Recipient};
+use archon_types::{Backoff, ErrorDetail, FencingProof, Millis};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,7 +24,7 @@ const DEADLINE: Duration = Duration::from_millis(COORDINATOR_ANSWER_MS);
 pub(super) async fn heartbeats(
     session: &Session,
     coordinators: &Coordinators,
-    life: &Life,
+    life: &CurrentRegistration,
     key: Option<BeatKey>,
     relays: &Relays,
 ) -> LifeEnd {
@@ -87,12 +87,12 @@ impl Sender<'_> {
                         () = shared.lifecycle.leaving().cancelled(), if !shared.lifecycle.leaving_heard().is_cancelled() => {}
                     }
                 }
-                Err(NotGranted::Stale) => {
+                Err(BeatFailure::Stale) => {
                     silence.broken();
                     return LifeEnd::Stale;
                 }
                 // A distant coordinator may answer earlier heartbeats meanwhile.
-                Err(NotGranted::Failed(_)) if self.is_answered_since(started - every) => {
+                Err(BeatFailure::Failed(_)) if self.is_answered_since(started - every) => {
                     backoff.reset();
                     silence.broken();
                     tokio::time::sleep_until(started + every).await;
@@ -104,8 +104,8 @@ impl Sender<'_> {
                     // The lease is running out: look for the leading coordinator more often than the usual heartbeat. A
                     // relay does that for all members that it serves.
                     let pause = match why {
-                        NotGranted::NoCoordinator => every / 2,
-                        NotGranted::Failed(_) | NotGranted::Stale => backoff.next(rand::random()),
+                        BeatFailure::NoCoordinator => every / 2,
+                        BeatFailure::Failed(_) | BeatFailure::Stale => backoff.next(rand::random()),
                     };
                     tokio::time::sleep(pause).await;
                 }
@@ -120,13 +120,13 @@ impl Sender<'_> {
 
     /// Sends one heartbeat over all paths, using the first answer. Returns when the next one is due, if a relay set
     /// that.
-    async fn round(&self, load: Load) -> Result<Option<Duration>, NotGranted> {
+    async fn round(&self, load: Load) -> Result<Option<Duration>, BeatFailure> {
         let relays = self.relays.order(&self.shared.tables, self.life.member);
         let attempt = async |to: Recipient<'_>| self.attempt(to, load.clone()).await;
         self.coordinators.heartbeat(&relays, attempt).await
     }
 
-    async fn attempt(&self, to: Recipient<'_>, load: Load) -> Result<Option<Duration>, NotGranted> {
+    async fn attempt(&self, to: Recipient<'_>, load: Load) -> Result<Option<Duration>, BeatFailure> {
         let stopping = self.shared.lifecycle.leaving().is_cancelled();
         self.shared.metrics.heartbeats.add(1);
         let sent = self.shared.clock.now();
@@ -158,7 +158,7 @@ impl Sender<'_> {
     }
 
     /// Returns the delay after `sent` until the next heartbeat, if a relay named the departure of its next batch.
-    fn next_after(&self, sent: Millis, answered: &Answered) -> Option<Duration> {
+    fn next_after(&self, sent: Millis, answered: &BeatOutcome) -> Option<Duration> {
         let (departure_ms, now) = (answered.next_departure_ms?, self.shared.clock.now());
         let every = self.life.timing.heartbeat_ms;
         let next = next_by_relay(sent, now, departure_ms, every, every);
@@ -166,13 +166,13 @@ impl Sender<'_> {
     }
 
     /// Processes a relay's report, requested by this node, that an incarnation is fenced.
-    fn told_over(&self, over: Over, address: &str) -> bool {
+    fn told_over(&self, over: FencingProof, address: &str) -> bool {
         let relay = self.relays.name_at(address);
         self.shared.membership.told_over(relay.as_deref().unwrap_or(address), over)
     }
 
     /// Applies the table updates of an answer.
-    fn take_news(&self, news: Result<News, ErrorDetail>) {
+    fn take_news(&self, news: Result<TableUpdates, ErrorDetail>) {
         let news = match news {
             Ok(news) => news,
             Err(error) => {
@@ -181,9 +181,9 @@ impl Sender<'_> {
                 return;
             }
         };
-        let News { deltas, nodes, tables, complete, newest, coordinators } = news;
+        let TableUpdates { deltas, nodes, tables, complete, newest, coordinators } = news;
         self.shared.tables.note_told(newest);
-        let news = tables::News { pieces: deltas, nodes, tables, complete: Some(complete), coordinators };
+        let news = tables::PushedUpdates { pieces: deltas, nodes, tables, complete: Some(complete), coordinators };
         // A gap needs no error: the next heartbeat names the version held, and a push brings the rest.
         if self.shared.tables.merge(news) {
             self.shared.metrics.news.add(1);
@@ -194,10 +194,10 @@ impl Sender<'_> {
     }
 
     /// Processes an answer, even a late one.
-    fn take(&self, answer: LeaseAnswer, now: ClusterNow) -> Taken {
+    fn take(&self, answer: LeaseAnswer, now: ClusterNow) -> GrantOutcome {
         let taken = self.life.grants.take(&self.heartbeats.lock(), answer, self.shared.clock.now());
         let ClusterNow { replication_timeout_ms, protocol, term, relays, door_every_ms } = now;
-        if taken != Taken::Foreign {
+        if taken != GrantOutcome::Foreign {
             self.shared.membership.note_protocol(protocol);
             self.relays.note_count(relays);
             self.shared.probing.note_every(door_every_ms);
@@ -206,11 +206,11 @@ impl Sender<'_> {
                 self.shared.load.report_all();
             }
         }
-        if taken != Taken::Foreign && self.life.note_replication_timeout(replication_timeout_ms) {
+        if taken != GrantOutcome::Foreign && self.life.note_replication_timeout(replication_timeout_ms) {
             tracing::info!(replication_timeout_ms, "the settings of the cluster were changed");
             (self.session.retime)();
         }
-        if let Taken::Granted { lapsed_ms, withdrawn } = &taken {
+        if let GrantOutcome::Granted { lapsed_ms, withdrawn } = &taken {
             *self.granted.lock() = Some(Instant::now());
             if *lapsed_ms > 0 {
                 self.shared.metrics.leases_lapsed.add(1);
@@ -255,10 +255,10 @@ impl Silence {
 
 struct Sender<'a> {
     session: &'a Session,
-    shared: &'a Shared,
+    shared: &'a NodeState,
     coordinators: &'a Coordinators,
     streams: &'a BeatStreams,
-    life: &'a Life,
+    life: &'a CurrentRegistration,
     heartbeats: Mutex<Heartbeats>,
     relays: &'a Relays,
     /// The term of the last answer; zero without one.

@@ -1,6 +1,6 @@
 //! Placements of this node, and the state of each.
 
-use archon_host::{Held, HeldState};
+use archon_host::{HeldPlacement, HeldState};
 use archon_types::{PartitionId, PlacementId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 /// The node's placements; written by recovery, pushes and shards.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
-    held: Mutex<BTreeMap<PlacementId, Held>>,
+    held: Mutex<BTreeMap<PlacementId, HeldPlacement>>,
 }
 
 impl Holdings {
     /// Starts with what recovery found.
-    pub(crate) fn new(held: BTreeMap<PlacementId, Held>) -> Self {
+    pub(crate) fn new(held: BTreeMap<PlacementId, HeldPlacement>) -> Self {
         Self { held: Mutex::new(held) }
     }
 
     /// Returns a clone of all entries.
-    pub(crate) fn all(&self) -> BTreeMap<PlacementId, Held> {
+    pub(crate) fn all(&self) -> BTreeMap<PlacementId, HeldPlacement> {
         self.held.lock().clone()
     }
 
@@ -29,11 +29,11 @@ impl Holdings {
 
     /// Records the state of a placement.
     pub(crate) fn set(&self, placement: PlacementId, partition: PartitionId, state: HeldState) {
-        self.held.lock().insert(placement, Held { partition, state });
+        self.held.lock().insert(placement, HeldPlacement { partition, state });
     }
 
     /// Reverts [`Holdings::set`], unless the placement has changed meanwhile.
-    pub(crate) fn take_back(&self, placement: PlacementId, noted: HeldState, before: Option<&Held>) {
+    pub(crate) fn take_back(&self, placement: PlacementId, noted: HeldState, before: Option<&HeldPlacement>) {
         let mut held = self.held.lock();
         if held.get(&placement).is_some_and(|held| held.state == noted) {
             match before {
@@ -55,7 +55,7 @@ impl Holdings {
     pub(crate) fn note_formed(&self, placement: PlacementId, partition: PartitionId) {
         let mut held = self.held.lock();
         if held.get(&placement).is_none_or(|held| held.state == HeldState::Damaged) {
-            held.insert(placement, Held { partition, state: HeldState::SetAside });
+            held.insert(placement, HeldPlacement { partition, state: HeldState::SetAside });
         }
     }
 
@@ -76,7 +76,7 @@ impl Holdings {
     }
 }
 
-const fn is_whole(held: &Held) -> bool {
+const fn is_whole(held: &HeldPlacement) -> bool {
     matches!(held.state, HeldState::SetAside | HeldState::Active)
 }
 
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn formed_copy_replaces_damaged_remains() {
         let (copy, right, node) = (PlacementId::new(20), PartitionId::new(TableId::new(1), 1), NodeId::new(1));
-        let found = Held { partition: UNKNOWN, state: HeldState::Damaged };
+        let found = HeldPlacement { partition: UNKNOWN, state: HeldState::Damaged };
         let holdings = Holdings::new(BTreeMap::from([(copy, found)]));
         holdings.note_formed(copy, right);
         assert_eq!(holdings.whole_copy_of(copy), Some(right), "whoever has left's partition waits for this word");

@@ -4,10 +4,10 @@
 
 mod heartbeat;
 pub(crate) mod holdings;
+pub(crate) mod peer_cache;
 pub(crate) mod prober;
 mod protocol;
 mod relays;
-pub(crate) mod remembered;
 pub(crate) mod reports;
 pub(crate) mod space_wait;
 
@@ -15,13 +15,13 @@ use self::prober::ProbeSender;
 use self::relays::{PassedOn, Relays};
 use crate::node::grants::Grants;
 use crate::node::identity::IdentityError;
-use crate::node::membership::Life;
-use crate::node::shared::Shared;
+use crate::node::membership::CurrentRegistration;
+use crate::node::state::NodeState;
 use crate::server::health::Health;
 use crate::session::reports::ReportQueue;
 use crate::statistics::metrics::Metrics;
-use archon_member::Registering;
-use archon_proto::convert::members::session::{Member, Registered, Registration};
+use archon_member::RegistrationAttempts;
+use archon_proto::convert::members::session::{Member, Registration, RegistrationResult};
 use archon_proto::v1;
 use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
@@ -61,22 +61,23 @@ pub(crate) trait Home: Send + Sync {
     ///
     /// # Errors
     /// The error of the directory; the node must then stop.
-    fn store(&mut self, registered: &Registered) -> Result<(), IdentityError>;
+    fn store(&mut self, registered: &RegistrationResult) -> Result<(), IdentityError>;
     /// Stores durably the protocol that the directory is written by from now on.
     fn record_protocol(&self, protocol: u32) -> BoxFuture<'static, Result<(), IdentityError>>;
 }
 
 /// Passes a new registration to every shard, and returns once each has ended its former leaderships.
-pub(crate) type Renew = Box<dyn Fn(archon_host::Life) -> futures::future::BoxFuture<'static, ()> + Send>;
+pub(crate) type RegistrationCallback =
+    Box<dyn Fn(archon_host::NodeRegistration) -> futures::future::BoxFuture<'static, ()> + Send>;
 
 /// Has the shards give up leaderships that a heartbeat's answer lists as withdrawn.
-pub(crate) type Withdraw = Box<dyn Fn(Vec<(PartitionId, Epoch)>) + Send + Sync>;
+pub(crate) type WithdrawalCallback = Box<dyn Fn(Vec<(PartitionId, Epoch)>) + Send + Sync>;
 
 /// Has every shard apply the present replication time-out.
-pub(crate) type Retime = Box<dyn Fn() + Send + Sync>;
+pub(crate) type TimeoutCallback = Box<dyn Fn() + Send + Sync>;
 
 /// Has every shard apply the present tables and nodes.
-pub(crate) type TablesChanged = Box<dyn Fn() + Send + Sync>;
+pub(crate) type TablesCallback = Box<dyn Fn() + Send + Sync>;
 
 /// Reason why a session ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -102,13 +103,13 @@ pub enum SessionError {
 
 /// Dependencies of the session.
 pub(crate) struct Session {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<NodeState>,
     pub(crate) health: Arc<Health>,
     pub(crate) home: Box<dyn Home>,
-    pub(crate) renew: Renew,
-    pub(crate) withdraw: Withdraw,
-    pub(crate) retime: Retime,
-    pub(crate) tables_changed: TablesChanged,
+    pub(crate) renew: RegistrationCallback,
+    pub(crate) withdraw: WithdrawalCallback,
+    pub(crate) retime: TimeoutCallback,
+    pub(crate) tables_changed: TablesCallback,
     /// The advertised address.
     pub(crate) address: String,
     /// The advertised address of the Redis listener, if there is one.
@@ -135,9 +136,9 @@ impl Session {
         while let Some((registered, key)) = self.register(&coordinators).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
-            (self.renew)(archon_host::Life { node: member.node, incarnation: member.incarnation }).await;
+            (self.renew)(archon_host::NodeRegistration { node: member.node, incarnation: member.incarnation }).await;
             let grants = Arc::new(Grants::new());
-            self.shared.membership.begin_life(Life::new(
+            self.shared.membership.begin_life(CurrentRegistration::new(
                 member,
                 registered.generation_key,
                 &registered.settings,
@@ -164,7 +165,7 @@ impl Session {
             let end = tokio::select! {
                 end = heartbeat::heartbeats(&self, &coordinators, &life, key.clone(), &relays) => end,
                 () = reports(&coordinators, life.member, &queued, &passed_on) => LifeEnd::Ended,
-                () = remembered::keep(&self.shared.config, &self.shared.tables) => LifeEnd::Ended,
+                () = peer_cache::keep(&self.shared.config, &self.shared.tables) => LifeEnd::Ended,
                 () = protocol::keep(self.shared.membership.protocol(), &*self.home) => LifeEnd::Ended,
                 never = self.shared.relay_streams.carry(
                     &coordinators,
@@ -200,12 +201,15 @@ impl Session {
     /// Registers, with unlimited retries, each once nothing in this node has been without progress for longer than a
     /// lease: it would send no heartbeat, and its new incarnation would be fenced at once. Returns the registration and
     /// the key for relayed heartbeats; `None` if the session ends before.
-    async fn register(&mut self, coordinators: &Coordinators) -> Result<Option<(Registered, BeatKey)>, SessionError> {
+    async fn register(
+        &mut self,
+        coordinators: &Coordinators,
+    ) -> Result<Option<(RegistrationResult, BeatKey)>, SessionError> {
         // One id per session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
         self.shared.membership.register_as(boot);
         let storage = self.home.storage();
-        let registering = Registering::new(self.last_incarnation());
+        let registering = RegistrationAttempts::new(self.last_incarnation());
         let registration = |expects| self.registration(boot, expects);
         let clock = &*self.shared.clock;
         let ready = async || {
@@ -279,7 +283,7 @@ impl Session {
             let answer = coordinators
                 .call(PUBLISH_DEADLINE, request, async |mut client, request| client.register(request).await)
                 .await;
-            match answer.and_then(|answer| Registered::try_from(answer).map_err(ErrorDetail::from)) {
+            match answer.and_then(|answer| RegistrationResult::try_from(answer).map_err(ErrorDetail::from)) {
                 Ok(registered) if registered.incarnation == member.incarnation => {}
                 Ok(_) => return LifeEnd::Stale,
                 Err(detail) => {
@@ -330,7 +334,7 @@ impl Session {
     }
 
     /// Sends a leave request, if no partition is led: the coordinator then need not wait for the lease to expire.
-    async fn leave(&self, coordinators: &Coordinators, life: &Life) {
+    async fn leave(&self, coordinators: &Coordinators, life: &CurrentRegistration) {
         if !self.released.load(Ordering::Acquire) {
             return;
         }

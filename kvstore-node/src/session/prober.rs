@@ -7,7 +7,7 @@ use archon_frames::{FrameError, StreamKind, connect};
 use archon_member::{Probe, Prober};
 use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_session::Clock;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{DoorFailure, DoorReport, ErrorKind, Millis, Node};
@@ -23,13 +23,13 @@ use tokio::time::{sleep, timeout};
 
 /// Probes of this node, shared with its heartbeats, which bring the interval and report the results.
 #[derive(Debug, Default)]
-pub(crate) struct Probing {
+pub(crate) struct SharedProber {
     prober: Mutex<Prober>,
     /// Notified when the interval changes.
     changed: Notify,
 }
 
-impl Probing {
+impl SharedProber {
     /// Sets the probe interval of a coordinator in milliseconds; zero disables probing.
     pub(super) fn note_every(&self, every_ms: u64) {
         if self.prober.lock().note_every(every_ms) {
@@ -46,7 +46,7 @@ impl Probing {
 /// Sender of the probes of one incarnation.
 pub(super) struct ProbeSender<'a> {
     pub(super) member: Member,
-    pub(super) probing: &'a Probing,
+    pub(super) probing: &'a SharedProber,
     pub(super) tables: &'a Tables,
     pub(super) transport: &'a Transport,
     pub(super) clock: &'a dyn Clock,
@@ -118,7 +118,7 @@ impl ProbeSender<'_> {
 
     /// Connects as a client does, and waits for the answer of the shards.
     async fn ask(&self, node: &Node, within: Duration) -> Result<(), FrameError> {
-        let expected = Expected::Node(node.name.clone());
+        let expected = ExpectedPeer::Node(node.name.clone());
         let connected =
             connect(self.transport, &node.address, &expected, StreamKind::Exchange, MESSAGE_BYTES_MAX, within);
         let (mut reader, mut writer) = connected.await?;
@@ -156,7 +156,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     async fn probed(address: String) -> FrameError {
-        let (transport, expected) = (Transport::default(), Expected::Servers);
+        let (transport, expected) = (Transport::default(), ExpectedPeer::Servers);
         let timeout = Duration::from_secs(5);
         let connected = connect(&transport, &address, &expected, StreamKind::Exchange, 1_024, timeout).await;
         match connected {

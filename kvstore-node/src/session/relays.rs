@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     ways: RelayWays,
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<WantedRelays>,
 }
 
 #[derive(Debug, Default)]
-struct Wanted {
+struct WantedRelays {
     /// Number of relays, from the last answer.
     count: u32,
     /// Inputs that the addresses were computed for, if they were.

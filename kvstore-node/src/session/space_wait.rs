@@ -4,7 +4,7 @@
 use crate::engine::{RESERVE_BYTES, disk_full};
 use crate::node::config::NodeConfig;
 use crate::node::identity;
-use crate::session::remembered::Remembered;
+use crate::session::peer_cache::PeerCache;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
@@ -25,7 +25,7 @@ pub(crate) struct SpaceWait {
 impl SpaceWait {
     /// Begins a wait.
     pub(crate) fn new(config: &NodeConfig) -> Self {
-        let known = Remembered::read(&config.data_dir).first_asked(&config.coordinators);
+        let known = PeerCache::read(&config.data_dir).first_asked(&config.coordinators);
         let coordinators =
             Coordinators::new(config.coordinators.clone(), config.transport.clone(), move || known.clone());
         Self { began: Instant::now(), coordinators }

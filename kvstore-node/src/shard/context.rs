@@ -5,7 +5,7 @@ use crate::copies::copy::CopyRunner;
 use crate::engine::Engine;
 use crate::flusher::FlusherHandle;
 use crate::forward::Forwards;
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::peers::peer::Peers;
 use crate::ranges::split_search::SplitSearches;
 use crate::session::holdings::Holdings;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Shared resources of all shards.
 pub(crate) struct Context {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<NodeState>,
     pub(crate) wal: Wal,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) flusher: FlusherHandle,

@@ -19,7 +19,7 @@ pub(crate) const TURN_MESSAGES_MAX: usize = 1_024;
 pub(crate) const TURN_BYTES_MAX: usize = 1024 * 1024;
 
 /// Weight of a message, for the bounds of a turn.
-pub(crate) trait Weigh {
+pub(crate) trait Weight {
     /// Returns the bytes of payload.
     fn bytes(&self) -> usize;
 }
@@ -35,7 +35,7 @@ pub(crate) enum PushError<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    queue: VecDeque<Queued<T>>,
+    queue: VecDeque<QueuedInput<T>>,
     requests: usize,
     /// Bytes of the requests.
     bytes: usize,
@@ -43,7 +43,7 @@ struct State<T> {
 }
 
 #[derive(Debug)]
-struct Queued<T> {
+struct QueuedInput<T> {
     message: T,
     bytes: usize,
     request: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Inbox<T> {
     bytes_max: usize,
 }
 
-impl<T: Weigh> Inbox<T> {
+impl<T: Weight> Inbox<T> {
     /// Creates an inbox that holds at most `requests_max` requests of `bytes_max` bytes.
     pub(crate) fn new(requests_max: usize, bytes_max: usize) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl<T: Weigh> Inbox<T> {
         }
         state.requests += 1;
         state.bytes += bytes;
-        state.queue.push_back(Queued { message, bytes, request: true });
+        state.queue.push_back(QueuedInput { message, bytes, request: true });
         drop(state);
         self.filled.notify_one();
         Ok(())
@@ -118,7 +118,7 @@ impl<T: Weigh> Inbox<T> {
     /// stopping shard waits for work that it started.
     pub(crate) fn complete(&self, message: T) {
         let bytes = message.bytes();
-        self.state.lock().queue.push_back(Queued { message, bytes, request: false });
+        self.state.lock().queue.push_back(QueuedInput { message, bytes, request: false });
         self.filled.notify_one();
     }
 
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    impl Weigh for usize {
+    impl Weight for usize {
         fn bytes(&self) -> usize {
             *self
         }

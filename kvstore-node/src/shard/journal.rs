@@ -2,7 +2,7 @@
 //! retries.
 
 use crate::storage::store;
-use archon_host::{Completes, LogWrite};
+use archon_host::{Completions, LogWrite};
 use archon_types::{PartitionId, PlacementId};
 use archon_wal::{Wal, WalBatch, WalError, WalFull};
 use std::collections::VecDeque;
@@ -43,24 +43,24 @@ struct Entry {
     turn: Instant,
     /// Shared with the log, which drops it once it is written.
     batch: Arc<WalBatch>,
-    completes: Completes,
+    completes: Completions,
     state: State,
     /// Holds an epoch, which must reach the disk even if it is full.
     has_epoch: bool,
 }
 
 /// Callback for the log's result of a batch, with the batch number.
-pub(super) type Notify = Arc<dyn Fn(u64, Result<(), WalError>) + Send + Sync>;
+pub(super) type BatchCallback = Arc<dyn Fn(u64, Result<(), WalError>) + Send + Sync>;
 
 /// The journal.
 pub(super) struct Journal {
     wal: Wal,
     /// Distinguishes its batches from those of other journals of the same log.
     producer: u32,
-    notify: Notify,
+    notify: BatchCallback,
     /// Writes of the present turn.
     batch: WalBatch,
-    pub(super) completes: Completes,
+    pub(super) completes: Completions,
     /// True if the turn gathered entries, which must not use the reserved space.
     pub(super) has_data: bool,
     /// True if the turn gathered an epoch.
@@ -82,13 +82,13 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(wal: Wal, producer: u32, notify: Notify) -> Self {
+    pub(super) fn new(wal: Wal, producer: u32, notify: BatchCallback) -> Self {
         Self {
             wal,
             producer,
             notify,
             batch: WalBatch::new(),
-            completes: Completes::default(),
+            completes: Completions::default(),
             has_data: false,
             has_epoch: false,
             waiting: VecDeque::new(),
@@ -194,7 +194,7 @@ impl Journal {
     }
 
     /// Takes the log's result of a batch; returns what became durable, in order.
-    pub(super) fn logged(&mut self, number: u64, result: Result<(), WalError>) -> Vec<Completes> {
+    pub(super) fn logged(&mut self, number: u64, result: Result<(), WalError>) -> Vec<Completions> {
         // Behind a refused batch, others may be out of sequence; they are retried with it.
         let behind = self.waiting.iter().take_while(|entry| entry.number != number).any(|e| e.state == State::Unsent);
         let Some(entry) = self.waiting.iter_mut().find(|entry| entry.number == number) else { return Vec::new() };

@@ -12,7 +12,7 @@ type Results = mpsc::Receiver<(u64, Result<(), WalError>)>;
 
 fn journal_with_results(wal: Wal, producer: u32) -> (Journal, Results) {
     let (sender, receiver) = mpsc::channel();
-    let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
+    let notify: BatchCallback = Arc::new(move |number, result| drop(sender.send((number, result))));
     (Journal::new(wal, producer, notify), receiver)
 }
 
@@ -97,7 +97,7 @@ fn deletion_completes_once_log_has_dropped_the_copy() {
     assert!(verdicts.iter().all(|(_, result)| result.is_ok()), "{verdicts:?}");
     assert_eq!(wal.bounds(store::stream(copy)), None);
     // As if the first had been refused for lack of space, and the deletion behind it as well.
-    let deleted = |done: Vec<Completes>| done.into_iter().flat_map(|done| done.deletions).collect::<Vec<_>>();
+    let deleted = |done: Vec<Completions>| done.into_iter().flat_map(|done| done.deletions).collect::<Vec<_>>();
     for number in [1, 2] {
         let refusal = Err(WalError::NoSpace { bytes: 1 });
         assert_eq!(deleted(journal.logged(number, refusal)), [], "the log still holds it");

@@ -1,12 +1,12 @@
 //! Messages to a shard.
 
-use super::gathered::Gathered;
 use super::ping::PingPart;
+use super::row_run::RowRun;
 use crate::flusher::{CopiedPage, FlushEvent};
 use crate::peers::wire;
 use crate::server::admit::Permit;
 use crate::service::reply::ReplyTo;
-use crate::shard::inbox::Weigh;
+use crate::shard::inbox::Weight;
 use crate::storage::snapshots::{Snapshot, SnapshotOwner};
 use archon_host::{
     Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SnapshotStart, SplitSearch, StaleRow, YieldPage,
@@ -14,7 +14,8 @@ use archon_host::{
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
 use archon_types::{
-    Epoch, ErrorDetail, Incarnation, KeyRange, ManyKeys, Middle, Millis, PartitionId, PlacementId, Seq, Stored, Version,
+    Epoch, ErrorDetail, Incarnation, KeyRange, ManyKeys, Middle, Millis, PartitionId, PlacementId, Seq, StoredValue,
+    Version,
 };
 use archon_wal::WalError;
 use bytes::Bytes;
@@ -57,7 +58,7 @@ pub(crate) struct ReplicaRead {
 
 /// Answer to a [`ReplicaRead`].
 pub(crate) struct ReplicaAnswer {
-    pub(crate) values: Result<Vec<Option<Stored>>, ErrorDetail>,
+    pub(crate) values: Result<Vec<Option<StoredValue>>, ErrorDetail>,
     /// Share of admission of the values, held until they are sent.
     pub(crate) permit: Permit,
 }
@@ -129,7 +130,7 @@ pub(crate) enum ShardMessage {
     /// A coordinator asks for the split key of a partition led here.
     MiddleAsked { partition: PartitionId, answer: oneshot::Sender<Result<Middle, ErrorDetail>> },
     /// The node has registered again.
-    Renew { life: archon_host::Life, done: oneshot::Sender<()> },
+    Renew { life: archon_host::NodeRegistration, done: oneshot::Sender<()> },
     /// No lease covers these leaderships any longer.
     Withdrawn(Vec<(PartitionId, Epoch)>),
     /// Tables or settings changed: replicas may have other peers, or another time-out.
@@ -141,7 +142,7 @@ pub(crate) enum ShardMessage {
     /// Answered with the number of copies that leaders elsewhere count although enough others are Live.
     Counted(oneshot::Sender<usize>),
     /// Answered with the committed rows of a placement from a key on that the engine may not have yet.
-    Gathered { placement: PlacementId, from: Bound<Bytes>, answer: oneshot::Sender<Option<Gathered>> },
+    Gathered { placement: PlacementId, from: Bound<Bytes>, answer: oneshot::Sender<Option<RowRun>> },
     /// Answered with the commit position of a placement's log; `None` if it is no longer here.
     Committed { placement: PlacementId, answer: oneshot::Sender<Option<Seq>> },
     /// A client asks for a snapshot of a partition led here.
@@ -162,7 +163,7 @@ pub(crate) enum ShardMessage {
     Stop,
 }
 
-impl Weigh for ShardMessage {
+impl Weight for ShardMessage {
     fn bytes(&self) -> usize {
         match self {
             Self::Operations(operations) => operations.iter().map(|request| request.op.bytes()).sum(),

@@ -13,12 +13,12 @@ mod budget;
 mod cache;
 mod context;
 mod flush;
-mod gathered;
 pub(crate) mod inbox;
 mod journal;
 mod message;
 mod operations;
 mod ping;
+mod row_run;
 mod runtime;
 mod shards;
 mod shell;
@@ -27,17 +27,17 @@ mod start;
 mod words;
 
 pub(crate) use context::Context;
-pub(crate) use gathered::Gathered;
 pub(crate) use message::{
     CopyOffer, OpRequest, ReplicaAnswer, ReplicaRead, ShardMessage, SnapshotAsk, SnapshotOffer, StaleRead,
 };
 pub(crate) use ping::PingPart;
+pub(crate) use row_run::RowRun;
 pub(crate) use runtime::ShardRuntime;
 pub(crate) use shards::Shards;
 pub(crate) use start::start;
 
 use crate::engine::PageLimit;
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::server::health::Pulse;
 use crate::shard::inbox::Inbox;
 use archon_host::{CopyAsk, Partitions};
@@ -76,7 +76,7 @@ struct Shard {
 /// Notifies the node when a shard's thread ends, also by a panic: without it nothing may be answered.
 struct EndGuard {
     pulse: Arc<Pulse>,
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
 }
 
 impl Drop for EndGuard {
@@ -220,8 +220,8 @@ impl Shard {
             }
             ShardMessage::Gathered { placement, from, answer } => {
                 let memtable = partitions.memtable(placement);
-                let _ = answer
-                    .send(memtable.map(|memtable| Gathered::from_key(memtable, from.as_ref().map(|key| &key[..]))));
+                let _ =
+                    answer.send(memtable.map(|memtable| RowRun::from_key(memtable, from.as_ref().map(|key| &key[..]))));
             }
             ShardMessage::Committed { placement, answer } => {
                 let copy = partitions.copies().get(&placement);

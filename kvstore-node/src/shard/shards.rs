@@ -1,8 +1,8 @@
 //! Handles to all shards.
 
-use super::gathered::Gathered;
 use super::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
 use super::message::ShardMessage;
+use super::row_run::RowRun;
 use archon_kv::Growth;
 use archon_types::{Epoch, KeyRange, PartitionId, PlacementId};
 use bytes::Bytes;
@@ -54,7 +54,7 @@ impl Shards {
     }
 
     /// Passes a new registration to every shard; returns once all have applied it.
-    pub(crate) async fn renew(&self, life: archon_host::Life) {
+    pub(crate) async fn renew(&self, life: archon_host::NodeRegistration) {
         let mut waiting = Vec::new();
         self.send_all(|| {
             let (done, wait) = oneshot::channel();
@@ -108,7 +108,7 @@ impl Shards {
         partition: PartitionId,
         placement: PlacementId,
         from: Bound<Bytes>,
-    ) -> Option<Gathered> {
+    ) -> Option<RowRun> {
         let (answer, wait) = oneshot::channel();
         self.of(partition).push(ShardMessage::Gathered { placement, from, answer }).await.ok()?;
         wait.await.ok().flatten()

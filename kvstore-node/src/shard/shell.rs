@@ -11,11 +11,11 @@ use crate::peers::wire::PartPacker;
 use crate::service::reply::{Outcome, Replies, ReplyTo};
 use crate::storage::store;
 use archon_host::{
-    At, CopyJob, FormJob, FormedCopy, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal,
-    RetentionLimits, Shell, SplitSearch, WaitsFor, YieldAsk,
+    CopyEvent, CopyJob, CopyLocation, FormJob, FormedCopy, HeldState, LocalCopy, LogWrite, NodeRegistration,
+    OfferResult, Refusal, RetentionLimits, Shell, SplitSearch, WaitsFor, YieldAsk,
 };
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
-use archon_replica::{Entry, Identity, Limits, Message, Position, Recovered, RecoveredError, Replica, Timing};
+use archon_replica::{Entry, Identity, Limits, Message, Position, RecoveredError, RecoveredState, Replica, Timing};
 use archon_types::{
     Epoch, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, RangeLimits, Report, Seq,
     TableId, Version,
@@ -103,9 +103,9 @@ impl Shell for ShardShell {
         self.context.shared.wall.now()
     }
 
-    fn life(&self) -> Option<Life> {
+    fn life(&self) -> Option<NodeRegistration> {
         let life = self.context.shared.membership.life()?;
-        Some(Life { node: life.member.node, incarnation: life.member.incarnation })
+        Some(NodeRegistration { node: life.member.node, incarnation: life.member.incarnation })
     }
 
     fn has_lease(&self, now: Millis) -> bool {
@@ -174,7 +174,7 @@ impl Shell for ShardShell {
         self.context.wal.progress().bytes
     }
 
-    fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError> {
+    fn replica(&self, identity: Identity, recovered: RecoveredState) -> Result<Replica, RecoveredError> {
         Replica::new(identity, recovered, Limits::default())
     }
 
@@ -245,7 +245,7 @@ impl Shell for ShardShell {
         self.outgoing.entry(message.to.node).or_default().push(&message);
     }
 
-    fn answer(&mut self, _: At, to: ReplyTo, log_time: Millis, outcome: Outcome) {
+    fn answer(&mut self, _: CopyLocation, to: ReplyTo, log_time: Millis, outcome: Outcome) {
         self.replies.add(to, log_time, outcome);
     }
 
@@ -327,21 +327,21 @@ impl Shell for ShardShell {
         self.context.copies.ask_right(ask);
     }
 
-    fn offer(&mut self, space: PlacementId, page: CopiedPage) -> Offered<CopiedPage> {
+    fn offer(&mut self, space: PlacementId, page: CopiedPage) -> OfferResult<CopiedPage> {
         match self.context.flusher.apply(space, Seq::ZERO, FlushRows::Copied(page)) {
-            Ok(()) => Offered::Taken,
+            Ok(()) => OfferResult::Taken,
             // A copy into a space being cleared restarts when that is done.
             Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, FlushRows::Copied(page))) => {
-                Offered::Wait(page)
+                OfferResult::Wait(page)
             }
             Err((error, _)) => {
                 tracing::debug!(%error, "rows of a replica are dropped");
-                Offered::Taken
+                OfferResult::Taken
             }
         }
     }
 
-    fn fail(&mut self, at: At, error: &ViewError) {
+    fn fail(&mut self, at: CopyLocation, error: &ViewError) {
         if self.context.flusher.note_read_failure(error) {
             tracing::debug!(partition = %at.partition, placement = %at.placement, %error, "the engine cannot be read, as it met a full disk");
             return;
@@ -354,88 +354,88 @@ impl Shell for ShardShell {
         hand_to_flusher(self, local, now);
     }
 
-    fn observe(&mut self, at: At, observed: Observed<'_>) {
-        let At { partition, placement, epoch, commit } = at;
+    fn observe(&mut self, at: CopyLocation, observed: CopyEvent<'_>) {
+        let CopyLocation { partition, placement, epoch, commit } = at;
         let shared = &self.context.shared;
         let metrics = &shared.metrics;
         match observed {
-            Observed::Committed { after } => metrics.commits.add(commit.get().saturating_sub(after.get())),
-            Observed::Held => metrics.replies_held.add(1),
-            Observed::Unheld(answers) => metrics.replies_held.subtract(answers as u64),
-            Observed::Forgotten(clients) => metrics.clients_forgotten.add(clients as u64),
-            Observed::Expired(rows) => metrics.rows_expired.add(rows as u64),
-            Observed::Serving => {
+            CopyEvent::Committed { after } => metrics.commits.add(commit.get().saturating_sub(after.get())),
+            CopyEvent::Held => metrics.replies_held.add(1),
+            CopyEvent::Unheld(answers) => metrics.replies_held.subtract(answers as u64),
+            CopyEvent::Forgotten(clients) => metrics.clients_forgotten.add(clients as u64),
+            CopyEvent::Expired(rows) => metrics.rows_expired.add(rows as u64),
+            CopyEvent::Serving => {
                 metrics.partitions_led.add(1);
                 tracing::info!(%partition, %placement, %epoch, "serving");
             }
-            Observed::Resting => {
+            CopyEvent::Resting => {
                 metrics.partitions_led.subtract(1);
                 tracing::info!(%partition, %placement, %epoch, "no longer serving");
             }
-            Observed::SetAside => {
+            CopyEvent::SetAside => {
                 tracing::warn!(%partition, %placement, "set aside: nothing is served from this placement, and its data is kept");
             }
-            Observed::Deleted => {
+            CopyEvent::Deleted => {
                 tracing::info!(%partition, %placement, "unloaded");
                 shared.load.forget(placement);
                 self.context.holdings.remove(placement);
             }
-            Observed::Damaged(why) => {
+            CopyEvent::Damaged(why) => {
                 tracing::error!(%partition, %placement, why, "placement damaged");
                 metrics.alarms.add(1);
                 self.context.holdings.set(placement, partition, HeldState::Damaged);
             }
-            Observed::Unreadable(why) => {
+            CopyEvent::Unreadable(why) => {
                 tracing::error!(%partition, %placement, why, "this version does not read a replica; it is kept and not served");
                 metrics.alarms.add(1);
                 shared.load.unreadable(placement);
             }
-            Observed::Unread => {
+            CopyEvent::Unread => {
                 tracing::error!(%partition, %placement, "the engine refuses to read a replica; it is kept, and served again once the engine is opened again");
                 metrics.alarms.add(1);
                 // A copy that was just formed is not listed yet.
                 self.context.holdings.note_formed(placement, partition);
             }
-            Observed::Pulling(leader) => {
+            CopyEvent::Pulling(leader) => {
                 tracing::info!(%partition, %placement, leader = %leader.node, "pulling a copy");
             }
-            Observed::PullingAgain => metrics.copies_restarted.add(1),
-            Observed::Copied(seq) => {
+            CopyEvent::PullingAgain => metrics.copies_restarted.add(1),
+            CopyEvent::Copied(seq) => {
                 tracing::info!(%partition, %placement, %seq, "copied; following the log");
                 shared.load.copy(placement, None);
             }
-            Observed::CopyStopped => shared.load.copy(placement, None),
-            Observed::LogNotKept(copy) => {
+            CopyEvent::CopyStopped => shared.load.copy(placement, None),
+            CopyEvent::LogNotKept(copy) => {
                 metrics.logs_not_kept.add(1);
                 tracing::warn!(%partition, %placement, absent = %copy, "the log is no longer kept for a copy that is away; it is loaded again when it returns");
             }
-            Observed::EntryRefused(error) => {
+            CopyEvent::EntryRefused(error) => {
                 metrics.alarms.add(1);
                 tracing::error!(%partition, %placement, %error, "an entry was not written: no replica could read it");
             }
-            Observed::Alarm(alarm) => {
+            CopyEvent::Alarm(alarm) => {
                 metrics.alarms.add(1);
                 tracing::error!(%partition, %placement, %alarm, "alarm");
             }
-            Observed::Absorbing(bytes) => metrics.copy_bytes_in.add(bytes),
-            Observed::Formed => {
+            CopyEvent::Absorbing(bytes) => metrics.copy_bytes_in.add(bytes),
+            CopyEvent::Formed => {
                 tracing::info!(%partition, %placement, upto = %commit, "formed from the replica of the partition that is split");
                 self.context.holdings.note_formed(placement, partition);
                 self.context.shards.send_all(|| ShardMessage::Formed);
             }
-            Observed::Unsealed { sealed_ms } => {
+            CopyEvent::Unsealed { sealed_ms } => {
                 metrics.seals_over.add(1);
                 metrics.sealed.add(Duration::from_millis(sealed_ms));
             }
-            Observed::Opened { .. }
-            | Observed::Read { .. }
-            | Observed::NotConfirmed
-            | Observed::Evaluated { .. }
-            | Observed::Parked
-            | Observed::Abandoned(_)
-            | Observed::Cut
-            | Observed::Emptied
-            | Observed::Unloading => {}
+            CopyEvent::Opened { .. }
+            | CopyEvent::Read { .. }
+            | CopyEvent::NotConfirmed
+            | CopyEvent::Evaluated { .. }
+            | CopyEvent::Parked
+            | CopyEvent::Abandoned(_)
+            | CopyEvent::Cut
+            | CopyEvent::Emptied
+            | CopyEvent::Unloading => {}
         }
     }
 }

@@ -4,14 +4,14 @@ use super::Shard;
 use super::backlog::Backlog;
 use super::cache::RowCache;
 use super::context::Context;
-use super::journal::{Journal, Notify};
+use super::journal::{BatchCallback, Journal};
 use super::message::ShardMessage;
 use super::runtime::ShardRuntime;
 use super::shards::Shards;
 use super::shell::ShardShell;
 use crate::server::health::Pulse;
 use crate::service::reply::{Replies, Timing};
-use archon_host::{Broken, Found, ParkLimits, Partitions};
+use archon_host::{DisabledRule, ParkLimits, Partitions, RecoveredCopy};
 use archon_types::{Millis, PlacementId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,10 +27,10 @@ pub(crate) fn start(
     shards: &Shards,
     context: &Arc<Context>,
     pulses: &[Arc<Pulse>],
-    found: BTreeMap<PlacementId, Found>,
+    found: BTreeMap<PlacementId, RecoveredCopy>,
     runtimes: Vec<ShardRuntime>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let mut dormant: Vec<BTreeMap<PlacementId, Found>> = (0..shards.count()).map(|_| BTreeMap::new()).collect();
+    let mut dormant: Vec<BTreeMap<PlacementId, RecoveredCopy>> = (0..shards.count()).map(|_| BTreeMap::new()).collect();
     for (placement, found) in found {
         let number = shards.number_of(found.partition);
         dormant[number].insert(placement, found);
@@ -38,7 +38,7 @@ pub(crate) fn start(
     let mut threads = Vec::new();
     for ((number, dormant), runtime) in dormant.into_iter().enumerate().zip(runtimes) {
         let Some(inbox) = shards.inbox(number).cloned() else { continue };
-        let notify: Notify = Arc::new({
+        let notify: BatchCallback = Arc::new({
             let inbox = Arc::clone(&inbox);
             move |batch, result| inbox.complete(ShardMessage::Logged { batch, result })
         });
@@ -54,7 +54,7 @@ pub(crate) fn start(
             inbox,
             pulse: Arc::clone(&pulses[number]),
             context: Arc::clone(context),
-            partitions: Partitions::new(shell, dormant, ParkLimits::default(), Broken::default()),
+            partitions: Partitions::new(shell, dormant, ParkLimits::default(), DisabledRule::default()),
             backlog: Backlog::default(),
             turn_seconds: context.shared.metrics.turn_seconds.member(),
             now: Millis::ZERO,

@@ -1,7 +1,7 @@
 //! Error messages for clients without an answer.
 
 use super::shell::ShardShell;
-use archon_host::{Cause, CopyAsk, CopyRefusal, Ended, Refusal};
+use archon_host::{Cause, CopyAsk, CopyRefusal, Refusal, UnansweredOutcome};
 use archon_types::{ErrorDetail, ErrorKind, PartitionId};
 
 /// Retry delay for a copy that cannot answer yet, in milliseconds.
@@ -12,7 +12,7 @@ impl ShardShell {
     pub(super) fn words(&self, partition: PartitionId, refusal: Refusal) -> ErrorDetail {
         let tables = &self.context.shared.tables;
         match refusal {
-            Refusal::Stopping => crate::node::shared::shutting_down(),
+            Refusal::Stopping => crate::node::state::shutting_down(),
             Refusal::Dropped => self.dropped(partition),
             Refusal::Misrouted => {
                 let partition = tables.partition_name(partition);
@@ -124,7 +124,7 @@ impl ShardShell {
     }
 
     /// Returns the error of an operation that ended without an answer.
-    fn ended(&self, partition: PartitionId, ended: Ended, cause: Cause) -> ErrorDetail {
+    fn ended(&self, partition: PartitionId, ended: UnansweredOutcome, cause: Cause) -> ErrorDetail {
         let unavailable = |why: &str| ErrorDetail::new(ErrorKind::Unavailable, why);
         let nothing = match cause {
             Cause::Abandoned | Cause::LeaseLost => unavailable("the leadership of the partition is changing"),
@@ -134,9 +134,9 @@ impl ShardShell {
             Cause::Damaged => unavailable("the replica is damaged"),
             Cause::Unreadable => unavailable("this version does not read an entry of the replica's log"),
             Cause::Unread => unavailable("the engine of the node refuses to read the replica's rows"),
-            Cause::Stopping => crate::node::shared::shutting_down(),
+            Cause::Stopping => crate::node::state::shutting_down(),
         };
-        if ended == Ended::ChangedNothing {
+        if ended == UnansweredOutcome::ChangedNothing {
             return nothing;
         }
         let why = match cause {

@@ -2,7 +2,7 @@
 //! elsewhere.
 
 use crate::statistics::op_times::{BY_OP, OpTimes};
-use archon_telemetry::{Definition, Elapsed, Histogram, Metric, PerThread, metrics};
+use archon_telemetry::{Definition, Histogram, Metric, PerThread, TimeCounter, metrics};
 
 metrics! {
     /// Counters of a node.
@@ -140,12 +140,12 @@ metrics! {
             "archon_node_split_pauses_total",
             "times that keys of a partition being split were closed for a while"
         );
-        sealed: Elapsed = Definition::counter(
+        sealed: TimeCounter = Definition::counter(
             "archon_node_split_pause_seconds_total",
             "duration of these pauses, until the leader knew the new partition of the keys, or that the split was \
              abandoned"
         );
-        copies_rested: Elapsed = Definition::counter(
+        copies_rested: TimeCounter = Definition::counter(
             "archon_node_copy_rest_seconds_total",
             "time for which copies to and from this node paused because clients used the node"
         );

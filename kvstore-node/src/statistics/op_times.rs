@@ -1,6 +1,6 @@
 //! Durations of operations, as seen by the node.
 
-use archon_telemetry::{Distribution, Histogram, Label, Labelled, PerThread, Reading, Series};
+use archon_telemetry::{Distribution, Histogram, Label, LabelledValues, PerThread, Reading, Series};
 use archon_types::OpKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl OpTimes {
 impl Reading for OpTimes {
     fn series(&self) -> Vec<Series> {
         let of = |op: OpKind| self.0.sum::<Distribution>(|thread| thread.0[op as usize].read());
-        OpKind::ALL.iter().map(|op| (op.as_str(), of(*op))).collect::<Labelled<_>>().series()
+        OpKind::ALL.iter().map(|op| (op.as_str(), of(*op))).collect::<LabelledValues<_>>().series()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Log of slow operations: one line for each, with its stages, and a bound on the lines.
 
-use crate::service::asked::{Asked, Stages};
+use crate::service::timed_request::{Stages, TimedRequest};
 use crate::tables::Tables;
 use archon_host::WaitsFor;
 use archon_types::ErrorKind;
@@ -21,9 +21,9 @@ pub(crate) struct SlowOperations {
 
 /// An operation that has been answered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
+pub(crate) struct FinishedRequest {
     /// The operation.
-    pub(crate) asked: Asked,
+    pub(crate) asked: TimedRequest,
     /// Its error, if it failed.
     pub(crate) error: Option<ErrorKind>,
 }
@@ -40,9 +40,16 @@ impl SlowOperations {
     }
 
     /// Reports an operation, unless too many were reported just now. `passed_on`: another node gave the answer.
-    pub(crate) fn tell(&self, tables: &Tables, answered: Answered, passed_on: bool, at: Instant, stages: Stages) {
+    pub(crate) fn tell(
+        &self,
+        tables: &Tables,
+        answered: FinishedRequest,
+        passed_on: bool,
+        at: Instant,
+        stages: Stages,
+    ) {
         let Some(left_out) = self.limit.lock().note(at) else { return };
-        let Answered { asked, error } = answered;
+        let FinishedRequest { asked, error } = answered;
         let rest = millis(stages.rest);
         let (writes, waited) = (!asked.op.is_read(), stages.waited);
         let logs = writes && !passed_on && stages.logged.is_some();

@@ -1,7 +1,7 @@
 //! Statistics of a node, from all sources.
 
 use crate::flusher::FlusherHandle;
-use crate::node::shared::Shared;
+use crate::node::state::NodeState;
 use crate::server::readiness::Readiness;
 use crate::session::holdings::Holdings;
 use crate::statistics::metrics::Metrics;
@@ -133,7 +133,7 @@ pub(crate) fn definitions() -> impl Iterator<Item = &'static Definition> {
 /// Reads the counters of all parts.
 #[derive(Clone)]
 pub(crate) struct Stats {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<NodeState>,
     pub(crate) wal: Wal,
     /// Durations of the log's durable writes.
     pub(crate) sync_seconds: Arc<Histogram>,
@@ -147,7 +147,7 @@ pub(crate) struct Stats {
 impl Stats {
     /// Creates the reader; the log reports the durations of its durable writes from now on.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<NodeState>,
         wal: Wal,
         flusher: FlusherHandle,
         memtables: MemtableBudget,
@@ -171,7 +171,7 @@ impl Stats {
     }
 
     fn node(&self) -> NodeReadings {
-        let Shared { connection_limit, admission, memory, relay_streams, .. } = &*self.shared;
+        let NodeState { connection_limit, admission, memory, relay_streams, .. } = &*self.shared;
         let relay = relay_streams.counts();
         NodeReadings {
             engine_syncs: self.flusher.syncs(),

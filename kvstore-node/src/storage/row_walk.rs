@@ -6,7 +6,7 @@
 //! appends in key order, it would never end.
 
 use crate::engine::{Engine, PageLimit};
-use crate::shard::Gathered;
+use crate::shard::RowRun;
 use archon_kv::row;
 use archon_types::{PlacementId, ScanOrder};
 use bytes::Bytes;
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 const REST_AFTER_PAGE_MAX: Duration = Duration::from_secs(1);
 
 /// Rows of a placement that the engine may not have yet.
-pub(crate) trait Above {
+pub(crate) trait NewerRows {
     /// Returns the rows from `from` on; none if no shard has the placement, or the shard has ended.
-    async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered>;
+    async fn gathered(&self, from: Bound<Bytes>) -> Option<RowRun>;
 
     /// Records that the walk includes rows up to this key.
     async fn reached(&self, key: Bytes) {
@@ -51,7 +51,7 @@ impl Rows<'_> {
     pub(crate) async fn walk(
         &self,
         (begin, end): (Bytes, Bytes),
-        above: &impl Above,
+        above: &impl NewerRows,
         mut show: impl FnMut(&Bytes, usize),
     ) -> Option<Duration> {
         let mut from = Bound::Included(begin);

@@ -6,9 +6,9 @@
 
 use crate::engine::{Engine, PageLimit};
 use crate::session::holdings::Holdings;
-use crate::shard::{Gathered, ShardMessage, Shards};
+use crate::shard::{RowRun, ShardMessage, Shards};
 use crate::statistics::load::LoadBoard;
-use crate::storage::row_walk::{Above, Pace, Rows, end_of_rows};
+use crate::storage::row_walk::{NewerRows, Pace, Rows, end_of_rows};
 use archon_kv::Growth;
 use archon_kv::row::{self, KIND_VALUE};
 use archon_proto::convert::members::load::PlacementLoad;
@@ -177,7 +177,7 @@ pub(crate) async fn count(
 }
 
 /// The memtable over a placement's rows in the engine.
-trait Over: Above {
+trait MemtableOverlay: NewerRows {
     /// Returns its last user row.
     async fn last(&self) -> Option<Bytes>;
     /// Begins the count. Returns the last user row to count, given that the last one was `known` before; `None` if no
@@ -193,8 +193,8 @@ struct ShardMemtable<'a> {
     placement: PlacementId,
 }
 
-impl Above for ShardMemtable<'_> {
-    async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
+impl NewerRows for ShardMemtable<'_> {
+    async fn gathered(&self, from: Bound<Bytes>) -> Option<RowRun> {
         self.shards.gathered(self.partition, self.placement, from).await
     }
 
@@ -205,7 +205,7 @@ impl Above for ShardMemtable<'_> {
     }
 }
 
-impl Over for ShardMemtable<'_> {
+impl MemtableOverlay for ShardMemtable<'_> {
     async fn last(&self) -> Option<Bytes> {
         self.shards.last_gathered(self.partition, self.placement, KeyRange::ALL).await
     }
@@ -238,14 +238,14 @@ struct Count {
 
 /// Counts a placement, passes the count to `note`, and rests before the caller counts the next one: small placements
 /// are read at once, and would follow each other without a pause.
-async fn count_and_rest(rows: &Rows<'_>, memtable: &impl Over, note: impl FnOnce(Count)) {
+async fn count_and_rest(rows: &Rows<'_>, memtable: &impl MemtableOverlay, note: impl FnOnce(Count)) {
     let Some(count) = count_placement(rows, memtable).await else { return };
     let rest = count.rest;
     note(count);
     tokio::time::sleep(rest).await;
 }
 
-async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count> {
+async fn count_placement(rows: &Rows<'_>, memtable: &impl MemtableOverlay) -> Option<Count> {
     let mut load = PlacementLoad { placement: rows.placement, bytes: 0, keys: 0 };
     let mut show = |row: &Bytes, bytes: usize| {
         load.bytes += bytes as u64;
@@ -267,7 +267,7 @@ async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Between, Change, Cleared, EngineError, MemoryEngine, Page};
+    use crate::engine::{Change, ClearStep, EngineError, KeyBounds, MemoryEngine, Page};
     use archon_kv::row::{self, LOG_TIME_KEY, POSITION_KEY, value_key};
     use archon_kv::{Effect, Memtable, MemtableBudget, RowChange};
     use archon_types::{Millis, ScanOrder, Seq};
@@ -277,19 +277,19 @@ mod tests {
     const SPACE: PlacementId = PlacementId::new(1);
 
     /// A memtable without changes, read this many rows at a time.
-    struct Still<'a> {
+    struct StaticMemtable<'a> {
         memtable: &'a Memtable,
         rows: usize,
         cleared: bool,
     }
 
-    impl Above for Still<'_> {
-        async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
-            Some(Gathered::of(self.memtable, from.as_ref().map(|key| &key[..]), self.rows))
+    impl NewerRows for StaticMemtable<'_> {
+        async fn gathered(&self, from: Bound<Bytes>) -> Option<RowRun> {
+            Some(RowRun::of(self.memtable, from.as_ref().map(|key| &key[..]), self.rows))
         }
     }
 
-    impl Over for Still<'_> {
+    impl MemtableOverlay for StaticMemtable<'_> {
         async fn last(&self) -> Option<Bytes> {
             self.memtable.last_value(&KeyRange::ALL)
         }
@@ -346,29 +346,29 @@ mod tests {
         write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
-        let still = Still { memtable: &memtable, rows: 1, cleared: false };
+        let still = StaticMemtable { memtable: &memtable, rows: 1, cleared: false };
         let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
         let load = count_placement(&rows, &still).await.unwrap().load;
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
-        let cleared = Still { cleared: true, ..still };
+        let cleared = StaticMemtable { cleared: true, ..still };
         assert!(count_placement(&rows, &cleared).await.is_none(), "some of that has left meanwhile");
     }
 
     /// An engine that notes its reads of pages.
     #[derive(Default)]
-    struct Noting {
+    struct RecordingEngine {
         rows: MemoryEngine,
         reads: Arc<Mutex<Vec<(PlacementId, Instant)>>>,
     }
 
-    impl Engine for Noting {
+    impl Engine for RecordingEngine {
         fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
             self.rows.get(space, key)
         }
         fn page(
             &self,
             space: PlacementId,
-            keys: Between<'_>,
+            keys: KeyBounds<'_>,
             order: ScanOrder,
             limit: PageLimit,
         ) -> Result<Page, EngineError> {
@@ -378,7 +378,7 @@ mod tests {
         fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
             self.rows.write(changes)
         }
-        fn clear_range(&self, space: PlacementId, keys: Between<'_>, most: usize) -> Result<Cleared, EngineError> {
+        fn clear_range(&self, space: PlacementId, keys: KeyBounds<'_>, most: usize) -> Result<ClearStep, EngineError> {
             self.rows.clear_range(space, keys, most)
         }
         fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
@@ -392,11 +392,11 @@ mod tests {
     /// Small placements were counted one after the other without a rest.
     #[tokio::test]
     async fn engine_is_not_read_during_rest_after_placement() {
-        let noting = Noting::default();
+        let noting = RecordingEngine::default();
         let reads = Arc::clone(&noting.reads);
         let engine: Arc<dyn Engine> = Arc::new(noting);
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
-        let still = Still { memtable: &memtable, rows: 1, cleared: false };
+        let still = StaticMemtable { memtable: &memtable, rows: 1, cleared: false };
         let pace = Pace { rest_factor: 1_000, ..PACE };
         let next = PlacementId::new(SPACE.get() + 1);
         let mut counted = Vec::new();
@@ -428,7 +428,7 @@ mod tests {
             if frozen {
                 memtable.freeze();
             }
-            let still = Still { memtable: &memtable, rows: 10, cleared: false };
+            let still = StaticMemtable { memtable: &memtable, rows: 10, cleared: false };
             let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
             let load = count_placement(&rows, &still).await.unwrap().load;
             assert_eq!(load.keys, 2, "frozen: {frozen}");
@@ -472,7 +472,7 @@ mod tests {
             let engine: Arc<dyn Engine> = Arc::new(engine);
             let pace = Pace { page: PageLimit { rows_max, bytes_max: usize::MAX }, rest_factor: 0 };
             let rows = Rows { engine: &engine, placement: SPACE, pace };
-            let still = Still { memtable: &memtable, rows: memtable_rows, cleared: false };
+            let still = StaticMemtable { memtable: &memtable, rows: memtable_rows, cleared: false };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let load = runtime.block_on(count_placement(&rows, &still)).unwrap().load;
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();

@@ -1,6 +1,6 @@
 //! Tests of a follower. The test plays the leader and the coordinator.
 
-use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch};
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, LeaderMessage, batch};
 use crate::support::stream::replicate;
 use crate::support::{Fake, metric, row};
 use archon_kv::{Effect, RowChange, row as rows};
@@ -49,13 +49,17 @@ async fn stale_read_returns_only_committed_data() {
     assert_eq!(stale(&fake, &key(ENTRIES)).await, Ok((value.clone(), ENTRIES)));
     assert_eq!(stale(&fake, "absent").await, Ok((None, ENTRIES)));
     // The leader has one entry more, and sends its commit position only later.
-    let Said::Append { before, start, entries: more, .. } = entries(ENTRIES, ENTRIES + 1) else { unreachable!() };
+    let LeaderMessage::Append { before, start, entries: more, .. } = entries(ENTRIES, ENTRIES + 1) else {
+        unreachable!()
+    };
     let logged = || metric(&node, "archon_wal_batches_total");
     let batches = logged();
-    leader.send(1, &[Said::Append { before, start, commit: ENTRIES, entries: more }]).await;
+    leader.send(1, &[LeaderMessage::Append { before, start, commit: ENTRIES, entries: more }]).await;
     wait_for_state("the entry is in the log", logged, |now| *now > batches).await;
     assert_eq!(stale(&fake, &key(ENTRIES + 1)).await, Ok((None, ENTRIES)), "it is not committed");
-    leader.send(1, &[Said::Append { before: (1, ENTRIES + 1), start: 0, commit: ENTRIES + 1, entries: vec![] }]).await;
+    leader
+        .send(1, &[LeaderMessage::Append { before: (1, ENTRIES + 1), start: 0, commit: ENTRIES + 1, entries: vec![] }])
+        .await;
     committed(&node, ENTRIES + 1).await;
     assert_eq!(stale(&fake, &key(ENTRIES + 1)).await, Ok((value, ENTRIES + 1)));
     let get = fake.kv("athens").await.get(&key(1)).await.unwrap_err();
@@ -85,13 +89,13 @@ impl Leader {
         Self { fake: fake.clone(), stream: replicate(&known.address).await }
     }
 
-    async fn send(&self, epoch: u64, said: &[Said]) {
+    async fn send(&self, epoch: u64, said: &[LeaderMessage]) {
         self.stream.send(batch(&self.fake, epoch, said)).await.unwrap();
     }
 }
 
 /// Returns the committed entries of epoch 1 from the one after `before` to `last`, each of which sets a key.
-fn entries(before: u64, last: u64) -> Said {
+fn entries(before: u64, last: u64) -> LeaderMessage {
     let entry = |number: u64| {
         let key = rows::value_key(format!("key-{number}").as_bytes());
         let value = rows::encode_value(Revision::new(number), b"value");
@@ -99,7 +103,7 @@ fn entries(before: u64, last: u64) -> Said {
         (1, effect.encode().unwrap())
     };
     let entries = (before + 1..=last).map(entry).collect();
-    Said::Append { before: (u64::from(before > 0), before), start: 0, commit: last, entries }
+    LeaderMessage::Append { before: (u64::from(before > 0), before), start: 0, commit: last, entries }
 }
 
 async fn committed(node: &Node, count: u64) {
@@ -130,7 +134,7 @@ async fn emptied_copy_is_reported_by_every_incarnation() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
-    let behind = || Said::Behind { base: (1, 100) };
+    let behind = || LeaderMessage::Behind { base: (1, 100) };
     // The copy counts: it holds everything and discards nothing, even if the leader sends `Behind`.
     leader.send(1, &[behind(), entries(ENTRIES, ENTRIES + 1)]).await;
     committed(&node, ENTRIES + 1).await;
@@ -176,7 +180,7 @@ async fn leader_without_committed_entries_is_refused_and_reported() {
         facts.filter(|fact| matches!(fact, Fact::LostData { .. })).collect::<Vec<_>>()
     };
     // The leader's log ended at 2 when its epoch began.
-    let short = || Said::Append { before: (1, 2), start: 2, commit: 2, entries: vec![] };
+    let short = || LeaderMessage::Append { before: (1, 2), start: 2, commit: 2, entries: vec![] };
     fake.host("athens", &led(&fake, 2, 2, LIVE)).await;
     leader.send(2, &[short()]).await;
     let told = wait_for_state("it is told", disputes, |told| !told.is_empty()).await;
@@ -197,7 +201,9 @@ async fn leader_without_committed_entries_is_refused_and_reported() {
     // A leader that has all entries is followed; the log was not truncated.
     fake.host("athens", &led(&fake, 3, 4, LIVE)).await;
     let entries = vec![(3, Effect::new(Millis::new(9), vec![]).encode().unwrap())];
-    leader.send(3, &[Said::Append { before: (1, ENTRIES), start: ENTRIES, commit: ENTRIES + 1, entries }]).await;
+    leader
+        .send(3, &[LeaderMessage::Append { before: (1, ENTRIES), start: ENTRIES, commit: ENTRIES + 1, entries }])
+        .await;
     committed(&node, ENTRIES + 1).await;
     node.stop().await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! Tests of operations at a node that does not lead their partition (PROTOCOL rule 32): forwarded once, or refused.
 
 use crate::support::{Fake, Kv, PARTITION, metric, row, stream};
-use archon_frames::{FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept};
+use archon_frames::{ConnectionProtocol, FrameReader, FrameWriter, Keepalive, PartialBudget, StreamKind, accept};
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::kv::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
@@ -206,7 +206,7 @@ impl PlayedLeader {
     /// Accepts the next stream of forwarded operations.
     async fn stream(&self, fake: &Fake) -> PlayedStream {
         let (connection, _) = self.listener.accept().await.unwrap();
-        assert_eq!(Opening::of(&connection).await.unwrap(), Opening::Frames);
+        assert_eq!(ConnectionProtocol::of(&connection).await.unwrap(), ConnectionProtocol::Frames);
         let (kind, mut reader, mut writer) = accept(connection.into(), |_| PartialBudget::new(1 << 26)).await.unwrap();
         assert_eq!(kind, StreamKind::Exchange);
         reader.known(1 << 24);

@@ -1,8 +1,8 @@
 //! Tests of a loader that pulls a copy. The test plays the leader, which serves the copy, and the coordinator.
 
-use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, LeaderMessage, batch, hint};
 use crate::support::stream::{read, replicate};
-use crate::support::{Fake, Known, metric, row, seconds};
+use crate::support::{Fake, RegisteredNode, metric, row, seconds};
 use archon_frames::testing::FakeServer;
 use archon_kv::row as rows;
 use archon_proto::v1;
@@ -82,7 +82,7 @@ fn leader(fake: &Fake) -> (Source, FakeServer) {
     let streams = move |_, reader, writer| read(reader, writer, heard.clone()).map(drop);
     let routes = Routes::new(ReplicationServer::new(source.clone()));
     let server = FakeServer::start("127.0.0.1:0", routes, streams).unwrap();
-    let known = Known {
+    let known = RegisteredNode {
         id: LEADER_NODE,
         incarnation: Incarnation::new(LEADER_LIFE),
         address: server.address(),
@@ -98,7 +98,7 @@ fn leader(fake: &Fake) -> (Source, FakeServer) {
 /// Sends athens the leader's message that its log does not reach back far enough.
 async fn push_behind(fake: &Fake) {
     let known = fake.known("athens").unwrap();
-    let behind = batch(fake, 1, &[Said::Behind { base: (1, 10) }]);
+    let behind = batch(fake, 1, &[LeaderMessage::Behind { base: (1, 10) }]);
     let stream = replicate(&known.address).await;
     stream.send(behind).await.unwrap();
     // Keeps the stream open until the test ends.

@@ -7,7 +7,7 @@ use crate::support::{Fake, metric, row};
 use archon_frames::{FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
 use archon_proto::v1;
 use archon_testkit::wait_for_state;
-use archon_types::{ErrorKind, Incarnation, NodeId, NodeStatus, OVER_SINCE, Over, ReplicaState, Version};
+use archon_types::{ErrorKind, FencingProof, Incarnation, NodeId, NodeStatus, OVER_SINCE, ReplicaState, Version};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -39,8 +39,8 @@ async fn hears(reader: &mut FrameReader) -> Result<v1::ReplicationBatch, FrameEr
     timeout(SOON, reader.next()).await.expect("it says something")
 }
 
-fn over(node: NodeId, incarnation: u64, version: u64) -> Over {
-    Over { node, incarnation: Incarnation::new(incarnation), version: Version::new(version) }
+fn over(node: NodeId, incarnation: u64, version: u64) -> FencingProof {
+    FencingProof { node, incarnation: Incarnation::new(incarnation), version: Version::new(version) }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +104,7 @@ async fn node_registers_again_after_failure_notice_from_peer() {
 }
 
 /// Answers the next stream of athens with this notice, and waits until athens has read it and reconnects.
-async fn says(listener: &TcpListener, over: Over) {
+async fn says(listener: &TcpListener, over: FencingProof) {
     let (mut reader, mut writer) = loop {
         let (connection, _) = timeout(SOON, listener.accept()).await.expect("athens calls").unwrap();
         let accepted = accept(connection.into(), |_| PartialBudget::new(1 << 26)).await;

@@ -1,7 +1,7 @@
 //! Tests of replication from unknown senders: a copy accepts only a possible leader, in a possible epoch. The test
 //! plays the leader, the stranger and the coordinator.
 
-use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, batch_from};
+use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, LeaderMessage, batch, batch_from};
 use crate::support::stream::replicate;
 use crate::support::{Fake, PARTITION, metric, row};
 use archon_frames::{HANDSHAKE_BYTES, StreamKind};
@@ -20,17 +20,17 @@ use tokio::net::TcpStream;
 const STRANGER: u64 = 99;
 
 /// Returns one entry of epoch 1 that follows the entry at `before`.
-fn entry(before: u64) -> Said {
+fn entry(before: u64) -> LeaderMessage {
     let number = before + 1;
     let value = rows::encode_value(Revision::new(number), b"value");
     let effect = Effect::new(Millis::new(number), vec![RowChange::set(rows::value_key(b"key"), value)]);
     let entries = vec![(1, effect.encode().unwrap())];
-    Said::Append { before: (u64::from(before > 0), before), start: 0, commit: number, entries }
+    LeaderMessage::Append { before: (u64::from(before > 0), before), start: 0, commit: number, entries }
 }
 
 /// Returns an append without entries, which only claims leadership.
-fn nothing() -> Said {
-    Said::Append { before: (0, 0), start: u64::MAX, commit: 0, entries: Vec::new() }
+fn nothing() -> LeaderMessage {
+    LeaderMessage::Append { before: (0, 0), start: u64::MAX, commit: 0, entries: Vec::new() }
 }
 
 async fn committed(node: &Node, count: u64) {

@@ -5,7 +5,7 @@ use crate::agent_metrics::EndReason;
 use crate::config::{AgentConfig, AgentError};
 use crate::http::{self, Listener};
 use crate::live_session::{Command, LiveSession, ServiceCallbacks};
-use crate::shared::{Begun, Shared};
+use crate::state::{AgentState, StartedSession};
 use archon_client::Error;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use std::collections::BTreeSet;
@@ -54,9 +54,9 @@ impl From<SessionEnd> for EndReason {
 
 /// An agent that listens for its service.
 pub struct Agent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     listener: Listener,
-    begun: mpsc::Receiver<Begun>,
+    begun: mpsc::Receiver<StartedSession>,
 }
 
 impl Agent {
@@ -67,7 +67,7 @@ impl Agent {
     pub async fn listen(config: AgentConfig) -> Result<Self, AgentError> {
         let listener = Listener::open(&config.listen, &config.transport).await?;
         let (sender, begun) = mpsc::channel(1);
-        Ok(Self { shared: Arc::new(Shared::new(config, sender)), listener, begun })
+        Ok(Self { shared: Arc::new(AgentState::new(config, sender)), listener, begun })
     }
 
     /// Returns the address, with the actual port if port 0 was requested.
@@ -96,7 +96,7 @@ impl Agent {
                 () = stop.cancelled() => break Ok(()),
                 begun = self.begun.recv() => begun,
             };
-            let Some(Begun { live, commands }) = begun else { break Ok(()) };
+            let Some(StartedSession { live, commands }) = begun else { break Ok(()) };
             tracing::info!(session = live.name(), "the service has connected");
             let outcome = run_session(&self.shared, &live, commands, &stop).await;
             let reason = match &outcome {
@@ -131,7 +131,7 @@ impl Agent {
 
 /// Runs the participant of a session until the session ends.
 pub(crate) async fn run_session(
-    shared: &Shared,
+    shared: &AgentState,
     live: &Arc<LiveSession>,
     mut commands: mpsc::Receiver<Command>,
     stop: &CancellationToken,

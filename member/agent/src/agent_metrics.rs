@@ -1,7 +1,7 @@
 //! Metrics of an agent: counters, and the readings of a scrape.
 
 use crate::protocol::ErrorKind;
-use archon_telemetry::{Definition, Label, Labelled, Metric, metrics};
+use archon_telemetry::{Definition, Label, LabelledValues, Metric, metrics};
 use std::time::Duration;
 
 const ENDS: Label =
@@ -19,8 +19,8 @@ metrics! {
         events: u64 = Definition::counter("archon_agent_events_total", "events for the service");
         events_unconfirmed: u64 = Definition::gauge("archon_agent_events_unconfirmed", "events that the service has not confirmed");
         sessions: u64 = Definition::counter("archon_agent_sessions_total", "sessions that have begun");
-        sessions_ended: Labelled<u64> = Definition::counter("archon_agent_sessions_ended_total", "sessions that have ended; service_gone: the service sent no heartbeats or was not connected").by(&[ENDS]);
-        requests_refused: Labelled<u64> = Definition::counter("archon_agent_requests_refused_total", "refused requests, by kind of error").by(&[KINDS]);
+        sessions_ended: LabelledValues<u64> = Definition::counter("archon_agent_sessions_ended_total", "sessions that have ended; service_gone: the service sent no heartbeats or was not connected").by(&[ENDS]);
+        requests_refused: LabelledValues<u64> = Definition::counter("archon_agent_requests_refused_total", "refused requests, by kind of error").by(&[KINDS]);
     }
 }
 
@@ -57,17 +57,17 @@ impl Counters {
     }
 
     /// Returns the ends of sessions by reason.
-    pub(crate) fn ends(&self) -> Labelled<u64> {
+    pub(crate) fn ends(&self) -> LabelledValues<u64> {
         labelled(&ENDS, &self.sessions_ended)
     }
 
     /// Returns the refused requests by kind.
-    pub(crate) fn refusals(&self) -> Labelled<u64> {
+    pub(crate) fn refusals(&self) -> LabelledValues<u64> {
         labelled(&KINDS, &self.requests_refused)
     }
 }
 
-fn labelled(label: &Label, counts: &[Metric]) -> Labelled<u64> {
+fn labelled(label: &Label, counts: &[Metric]) -> LabelledValues<u64> {
     label.values.iter().copied().zip(counts.iter().map(Metric::get)).collect()
 }
 
@@ -81,7 +81,7 @@ mod tests {
         let counters = Counters::default();
         counters.session_ended(EndReason::ClusterRefuses);
         counters.request_refused(ErrorKind::Unavailable);
-        let series = |labelled: Labelled<u64>| labelled.series().pop().map(|last| last.labels);
+        let series = |labelled: LabelledValues<u64>| labelled.series().pop().map(|last| last.labels);
         assert_eq!(series(counters.ends()), Some(vec!["cluster_refuses"]));
         let refusals = counters.refusals().series();
         assert_eq!(refusals.last().map(|last| last.value), Some(archon_telemetry::Value::Whole(1)));

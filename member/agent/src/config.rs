@@ -34,7 +34,7 @@ pub struct AgentConfig {
     /// Files with owners, for proxies.
     pub maps: Vec<MapFile>,
     /// Place where the agent listens for its service.
-    pub listen: Listen,
+    pub listen: ListenAddress,
     /// Longest permission of the service, and its longest silence.
     pub service_lease: Duration,
     /// Time limit for a program to send its first heartbeat.
@@ -94,14 +94,14 @@ pub enum AgentError {
 
 /// Place where an agent listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Listen {
+pub enum ListenAddress {
     /// An address: of loopback in plaintext, otherwise with TLS and client certificates.
     Address(SocketAddr),
     /// A Unix socket, for processes of the same user.
     Socket(PathBuf),
 }
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -120,7 +120,7 @@ impl FromStr for Listen {
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => address.fmt(out),
@@ -135,11 +135,11 @@ mod tests {
 
     #[test]
     fn places_are_read_from_text() {
-        assert_eq!("127.0.0.1:7700".parse(), Ok(Listen::Address(([127, 0, 0, 1], 7700).into())));
-        assert_eq!("localhost:7700".parse(), Ok(Listen::Address(([127, 0, 0, 1], 7700).into())));
-        assert_eq!("unix:/run/a.sock".parse(), Ok(Listen::Socket("/run/a.sock".into())));
+        assert_eq!("127.0.0.1:7700".parse(), Ok(ListenAddress::Address(([127, 0, 0, 1], 7700).into())));
+        assert_eq!("localhost:7700".parse(), Ok(ListenAddress::Address(([127, 0, 0, 1], 7700).into())));
+        assert_eq!("unix:/run/a.sock".parse(), Ok(ListenAddress::Socket("/run/a.sock".into())));
         for wrong in ["", "unix:", "7700", "example.org:7700"] {
-            assert!(wrong.parse::<Listen>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ListenAddress>().is_err(), "{wrong}");
         }
     }
 }

@@ -76,12 +76,12 @@ impl EventQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Ended;
+    use crate::protocol::EndOfSession;
 
     fn queue(events: u64) -> EventQueue {
         let mut queue = EventQueue::default();
         for sequence in 1..=events {
-            assert!(!queue.push(Event::Ended(Ended { sequence, reason: String::new() })));
+            assert!(!queue.push(Event::Ended(EndOfSession { sequence, reason: String::new() })));
         }
         queue
     }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn reader_that_is_too_slow_is_reported() {
         let mut queue = EventQueue::default();
-        let event = || Event::Ended(Ended { sequence: 1, reason: String::new() });
+        let event = || Event::Ended(EndOfSession { sequence: 1, reason: String::new() });
         assert!((0..EVENTS_MAX).all(|_| !queue.push(event())));
         assert!(queue.push(event()));
     }

@@ -31,10 +31,10 @@ mod routes;
 #[cfg(test)]
 mod schema_tests;
 mod service_session;
-mod shared;
+mod state;
 
 pub use agent::{Agent, FAREWELL};
-pub use config::{AgentConfig, AgentError, Listen};
+pub use config::{AgentConfig, AgentError, ListenAddress};
 pub use event_queue::EVENTS_MAX;
 pub use map_file::MapFile;
 

@@ -2,10 +2,11 @@
 //! service.
 
 use crate::protocol::{
-    Answer, AnswersTaken, ErrorBody, ErrorKind, Event, Owned, Permission, RefusedAnswer, ReleaseReason, SessionState,
+    Answer, AnswerOutcomes, ErrorBody, ErrorKind, Event, Ownership, Permission, RefusedAnswer, ReleaseReason,
+    SessionState,
 };
-use crate::service_session::{Effect, Next, Offer, ServiceSession, SessionReading};
-use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, ServiceLoad, Why};
+use crate::service_session::{Effect, EventPoll, Offer, ServiceSession, SessionReading};
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, ReleaseCause, ServiceLoad};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -220,7 +221,7 @@ impl LiveSession {
     ///
     /// # Errors
     /// As [`ServiceSession::owned`].
-    pub(crate) fn owned(&self, table: &str, index: u32) -> Result<Owned, ErrorBody> {
+    pub(crate) fn owned(&self, table: &str, index: u32) -> Result<Ownership, ErrorBody> {
         self.change(|state, now| {
             let grants = &state.grants;
             // Of this partition alone: it is owned, even while the loss of another one is on its way.
@@ -242,7 +243,7 @@ impl LiveSession {
 
     /// Takes answers of the service in their order, as one change: the participant reports their effects together. Malformed
     /// answers are refused with their errors, and do not concern the others.
-    pub(crate) fn answers(&self, answers: Vec<Result<Answer, ErrorBody>>) -> AnswersTaken {
+    pub(crate) fn answers(&self, answers: Vec<Result<Answer, ErrorBody>>) -> AnswerOutcomes {
         self.change(|state, now| {
             // Commands are queued under this lock alone.
             let mut room = self.commands.capacity();
@@ -257,7 +258,7 @@ impl LiveSession {
             };
             let outcomes = answers.into_iter().map(|answer| answer.and_then(&mut take)).enumerate();
             let refused = outcomes.filter_map(|(index, outcome)| Some(RefusedAnswer { index, error: outcome.err()? }));
-            AnswersTaken { refused: refused.collect() }
+            AnswerOutcomes { refused: refused.collect() }
         })
     }
 
@@ -273,9 +274,9 @@ impl LiveSession {
             progressed.borrow_and_update();
             let next = self.state.lock().core.events_after(connection, position, most);
             match next {
-                Next::Events(events, position) => return Some((events, position)),
-                Next::Close => return None,
-                Next::Wait => {
+                EventPoll::Events(events, position) => return Some((events, position)),
+                EventPoll::Close => return None,
+                EventPoll::Wait => {
                     // `self` holds the sender.
                     let _ = progressed.changed().await;
                     // Events of several partitions arise together, in tasks that are ready to run: they travel together.
@@ -330,11 +331,11 @@ impl LiveSession {
         self.state.lock().cut.cancel();
     }
 
-    fn limit_of(&self, grant: &Grant, why: Why) -> Option<u64> {
+    fn limit_of(&self, grant: &Grant, why: ReleaseCause) -> Option<u64> {
         match why {
-            Why::HandedOver => Some(millis(grant.hand_over_limit())),
-            Why::Stopped => Some(millis(self.settings.stop_limit)),
-            Why::Declined => None,
+            ReleaseCause::HandedOver => Some(millis(grant.hand_over_limit())),
+            ReleaseCause::Stopped => Some(millis(self.settings.stop_limit)),
+            ReleaseCause::Declined => None,
         }
     }
 }
@@ -367,11 +368,11 @@ impl Callbacks for ServiceCallbacks {
         }
     }
 
-    async fn release(&self, grant: Grant, why: Why) {
+    async fn release(&self, grant: Grant, why: ReleaseCause) {
         let reason = match why {
-            Why::HandedOver => ReleaseReason::HandedOver,
-            Why::Declined => ReleaseReason::Dropped,
-            Why::Stopped => ReleaseReason::Stopped,
+            ReleaseCause::HandedOver => ReleaseReason::HandedOver,
+            ReleaseCause::Declined => ReleaseReason::Dropped,
+            ReleaseCause::Stopped => ReleaseReason::Stopped,
         };
         let (answered, answer) = oneshot::channel();
         let (limit_ms, left_ms) = (self.0.limit_of(&grant, why), millis(grant.lease_left()));

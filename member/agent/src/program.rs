@@ -4,7 +4,7 @@ use crate::agent::{SessionEnd, run_session};
 use crate::config::{AgentConfig, AgentError};
 use crate::live_session::{Command as Request, LiveSession};
 use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Event, Hello, ProgramHeartbeat, ProgramPermission};
-use crate::shared::{Begun, Shared};
+use crate::state::{AgentState, StartedSession};
 use archon_client::Error;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub async fn run_program(config: AgentConfig, program: &[OsString], stop: Cancel
     let failed = |why: String| AgentError::Program { program: program.first().cloned().unwrap_or_default(), why };
     let [name, arguments @ ..] = program else { return Err(failed("no program is named".to_owned())) };
     let (sender, mut begun) = mpsc::channel(1);
-    let shared = Arc::new(Shared::new(config, sender));
+    let shared = Arc::new(AgentState::new(config, sender));
     let _maps = shared.keep_maps();
     let mut command = Command::new(name);
     // In a process group of its own: Ctrl-C is for the agent, which lets the program release its partitions.
@@ -51,7 +51,7 @@ pub async fn run_program(config: AgentConfig, program: &[OsString], stop: Cancel
         return Err(failed("it has no standard input and output".to_owned()));
     };
     let started = shared.begin(CancellationToken::new());
-    let Some(Begun { live, commands }) = begun.recv().await.filter(|_| started.is_ok()) else {
+    let Some(StartedSession { live, commands }) = begun.recv().await.filter(|_| started.is_ok()) else {
         return Err(failed("its session has not begun".to_owned()));
     };
     live.allow_start(start_limit);
@@ -106,7 +106,7 @@ pub async fn run_program(config: AgentConfig, program: &[OsString], stop: Cancel
 
 /// Runs the session from the first heartbeat of the program on.
 async fn session_of(
-    shared: &Shared,
+    shared: &AgentState,
     live: &Arc<LiveSession>,
     requests: mpsc::Receiver<Request>,
     stop: &CancellationToken,

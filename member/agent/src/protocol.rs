@@ -22,9 +22,9 @@ pub enum Event {
     Release(Release),
     /// The partition is lost: another process may own it. Stop at once, touch nothing of it, and answer nothing. An
     /// `acquire` or `release` of it that has no answer yet needs none.
-    Lost(Lost),
+    Lost(PartitionLoss),
     /// The session has ended, and with it every permission. It is the last event.
-    Ended(Ended),
+    Ended(EndOfSession),
 }
 
 /// First message of each connection.
@@ -98,7 +98,7 @@ pub enum ReleaseReason {
 
 /// Loss of a partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Lost {
+pub struct PartitionLoss {
     /// Number of the event.
     pub sequence: u64,
     /// Name of the table.
@@ -113,7 +113,7 @@ pub struct Lost {
 
 /// End of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Ended {
+pub struct EndOfSession {
     /// Number of the event.
     pub sequence: u64,
     /// Reason, for people.
@@ -188,7 +188,7 @@ pub enum Answer {
 
 /// Outcome of a list of answers. Each is taken or refused on its own.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct AnswersTaken {
+pub struct AnswerOutcomes {
     /// Refused answers; all others were taken.
     pub refused: Vec<RefusedAnswer>,
 }
@@ -242,7 +242,7 @@ pub struct ProgramPermission {
 
 /// Ownership of one partition, as answer to `GET /v1/owned/{partition}`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Owned {
+pub struct Ownership {
     /// Name of the table.
     pub table: String,
     /// Number of the partition.

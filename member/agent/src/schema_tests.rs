@@ -1,7 +1,7 @@
 //! Compares `docs/reference/agent.schema.json` with the types of the protocol.
 
 use crate::protocol::{
-    Answer, AnswersTaken, ErrorAnswer, Event, Heartbeat, Owned, Permission, ProgramHeartbeat, ProgramPermission,
+    Answer, AnswerOutcomes, ErrorAnswer, Event, Heartbeat, Ownership, Permission, ProgramHeartbeat, ProgramPermission,
     Status, TableOwners, VERSION, Whereabouts,
 };
 use schemars::generate::SchemaSettings;
@@ -19,8 +19,8 @@ fn schema() -> Value {
         ("POST /v1/heartbeat: answer", generator.subschema_for::<Permission>()),
         ("POST /v1/answers: request", generator.subschema_for::<Answer>()),
         ("POST /v1/answers: request with a list", generator.subschema_for::<Vec<Answer>>()),
-        ("POST /v1/answers: answer to a list", generator.subschema_for::<AnswersTaken>()),
-        ("GET /v1/owned/{partition}: answer", generator.subschema_for::<Owned>()),
+        ("POST /v1/answers: answer to a list", generator.subschema_for::<AnswerOutcomes>()),
+        ("GET /v1/owned/{partition}: answer", generator.subschema_for::<Ownership>()),
         ("GET /v1/where/{key}: answer", generator.subschema_for::<Whereabouts>()),
         ("GET /v1/owners: answer, and each event of GET /v1/owners/watch", generator.subschema_for::<TableOwners>()),
         ("GET /v1/status: answer", generator.subschema_for::<Status>()),

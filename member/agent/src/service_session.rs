@@ -8,7 +8,8 @@ mod answers;
 
 use crate::event_queue::EventQueue;
 use crate::protocol::{
-    Acquire, Ended, ErrorBody, ErrorKind, Event, Lost, Owned, Permission, Release, ReleaseReason, SessionState,
+    Acquire, EndOfSession, ErrorBody, ErrorKind, Event, Ownership, PartitionLoss, Permission, Release, ReleaseReason,
+    SessionState,
 };
 use archon_client::PartitionId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,7 +43,7 @@ pub(crate) enum Effect {
 
 /// Result of a look for further events.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
+pub(crate) enum EventPoll {
     /// Events in order, and the position after them.
     Events(Vec<Arc<Event>>, u64),
     /// There are none yet.
@@ -207,7 +208,7 @@ impl ServiceSession {
         self.tick(now);
         self.works.get(&partition).filter(|work| work.epoch == epoch)?;
         let work = self.remove(partition)?;
-        self.push(Event::Lost(Lost {
+        self.push(Event::Lost(PartitionLoss {
             sequence: self.events.next_number(),
             table: work.table.to_string(),
             table_id: partition.table.get(),
@@ -314,10 +315,10 @@ impl ServiceSession {
         index: u32,
         lease_left_ms: impl FnOnce(PartitionId) -> u64,
         now: u64,
-    ) -> Result<Owned, ErrorBody> {
+    ) -> Result<Ownership, ErrorBody> {
         self.tick(now);
         self.check_running()?;
-        let mut answer = Owned {
+        let mut answer = Ownership {
             table: table.to_owned(),
             partition: index,
             owned: false,
@@ -342,14 +343,14 @@ impl ServiceSession {
     }
 
     /// Returns events after a position, for one connection.
-    pub(crate) fn events_after(&self, connection: u64, position: u64, most: usize) -> Next {
+    pub(crate) fn events_after(&self, connection: u64, position: u64, most: usize) -> EventPoll {
         if self.connection != Some(connection) {
-            return Next::Close;
+            return EventPoll::Close;
         }
         match self.events.after(position, most) {
-            (events, _) if events.is_empty() && self.over => Next::Close,
-            (events, _) if events.is_empty() => Next::Wait,
-            (events, end) => Next::Events(events, end),
+            (events, _) if events.is_empty() && self.over => EventPoll::Close,
+            (events, _) if events.is_empty() => EventPoll::Wait,
+            (events, end) => EventPoll::Events(events, end),
         }
     }
 
@@ -396,7 +397,7 @@ impl ServiceSession {
         }
         self.by_name.clear();
         self.by_sequence.clear();
-        let ended = Ended { sequence: self.events.next_number(), reason: reason.to_owned() };
+        let ended = EndOfSession { sequence: self.events.next_number(), reason: reason.to_owned() };
         self.events.push(Event::Ended(ended));
     }
 

@@ -33,8 +33,8 @@ fn effects(session: &mut ServiceSession) -> Vec<Effect> {
     std::iter::from_fn(|| session.next_effect()).collect()
 }
 
-fn sequences(next: Next) -> Vec<u64> {
-    let Next::Events(events, _) = next else { return Vec::new() };
+fn sequences(next: EventPoll) -> Vec<u64> {
+    let EventPoll::Events(events, _) = next else { return Vec::new() };
     let sequence = |event: &Arc<Event>| match &**event {
         Event::Hello(_) => 0,
         Event::Acquire(event) => event.sequence,
@@ -136,7 +136,7 @@ fn reconnected_service_continues_after_its_last_event() {
     session.detach(1, 201);
     assert_eq!(session.state(), SessionState::Connected, "the end of the former connection changes nothing");
     assert_eq!(sequences(session.events_after(2, 2, 10)), [3]);
-    assert_eq!(session.events_after(1, 2, 10), Next::Close);
+    assert_eq!(session.events_after(1, 2, 10), EventPoll::Close);
     assert_eq!(session.attach(3, 9, 300).unwrap_err().kind, ErrorKind::Invalid, "there is no event 9");
     assert_eq!(session.attach(3, 1, 300).unwrap_err().kind, ErrorKind::Invalid, "event 2 was received");
     assert_eq!(session.lost(partition(4), 9, 310), None, "another epoch");
@@ -218,7 +218,7 @@ fn unread_events_are_bounded() {
         assert!(session.acquire(offer(index, 1), 0).is_some());
     }
     session.acquire(offer(count, 1), 0);
-    assert_eq!(session.events_after(1, 0, 1), Next::Close);
+    assert_eq!(session.events_after(1, 0, 1), EventPoll::Close);
     session.tick(1);
     assert!(session.is_over() && session.events.unread() <= EVENTS_MAX + 2);
 }

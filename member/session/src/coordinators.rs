@@ -1,8 +1,8 @@
 //! The coordinators that a member knows, and the probable leader.
 
-use crate::beats::{Answered, BeatStreams, Heard, Recipient};
+use crate::beats::{BeatOutcome, BeatStreams, MessageReceiver, Recipient};
 use crate::link::Links;
-use archon_member::{Attempts, Step, Unanswered, Way};
+use archon_member::{AttemptFailure, AttemptTarget, Attempts, Step};
 use archon_proto::convert::error::{detail_of, is_answer, speaks_no_grpc};
 use archon_proto::convert::members::beats::Beat;
 use archon_proto::convert::members::session::Member;
@@ -22,11 +22,11 @@ use tonic::{Code, Request, Response, Status};
 const ATTEMPTS_MAX: usize = 8;
 
 /// Returns the learned addresses of coordinators, which change at run time.
-type Learned = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+type LearnedAddresses = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// Reason why a heartbeat granted nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NotGranted {
+pub enum BeatFailure {
     /// This incarnation is fenced.
     Stale,
     /// No coordinator answers the relay, which keeps the heartbeat for the next leader.
@@ -38,7 +38,7 @@ pub enum NotGranted {
 /// The known coordinators, the probable leader first.
 pub struct Coordinators {
     configured: Vec<String>,
-    learned: Learned,
+    learned: LearnedAddresses,
     transport: Transport,
     links: Links,
     leader: Mutex<Option<String>>,
@@ -87,7 +87,12 @@ impl Coordinators {
     /// Creates streams for the heartbeats of an incarnation, separate from other traffic: a large report must not
     /// delay a heartbeat. Each answer has `deadline`. If there is a `key`, answers from relays must be proven with
     /// it.
-    pub fn beat_streams(&self, member: Member, key: Option<BeatKey>, deadline: Duration) -> (BeatStreams, Heard) {
+    pub fn beat_streams(
+        &self,
+        member: Member,
+        key: Option<BeatKey>,
+        deadline: Duration,
+    ) -> (BeatStreams, MessageReceiver) {
         BeatStreams::new(member, key, self.transport.clone(), deadline)
     }
 
@@ -95,7 +100,7 @@ impl Coordinators {
     ///
     /// # Errors
     /// As [`BeatStreams::beat`].
-    pub async fn beat(&self, streams: &BeatStreams, to: Recipient<'_>, beat: Beat) -> Result<Answered, NotGranted> {
+    pub async fn beat(&self, streams: &BeatStreams, to: Recipient<'_>, beat: Beat) -> Result<BeatOutcome, BeatFailure> {
         let answered = streams.beat(to, beat).await?;
         match to {
             Recipient::Coordinator(address) => {
@@ -107,22 +112,22 @@ impl Coordinators {
         Ok(answered)
     }
 
-    /// Sends one heartbeat along the ways that [`Attempts`] chooses, until one is answered.
+    /// Sends one heartbeat to the targets that [`Attempts`] chooses, until one is answered.
     ///
     /// # Errors
     /// The outcome of the attempts, if none granted anything.
     pub async fn heartbeat<T>(
         &self,
         relays: &[RelayAddress],
-        attempt: impl AsyncFn(Recipient<'_>) -> Result<T, NotGranted>,
-    ) -> Result<T, NotGranted> {
-        let attempt = async |way: Way<String>| {
+        attempt: impl AsyncFn(Recipient<'_>) -> Result<T, BeatFailure>,
+    ) -> Result<T, BeatFailure> {
+        let attempt = async |way: AttemptTarget<String>| {
             let answered = match &way {
-                Way::Relay(node) => match relays.iter().find(|relay| relay.node == *node) {
+                AttemptTarget::Relay(node) => match relays.iter().find(|relay| relay.node == *node) {
                     Some(relay) => attempt(Recipient::Relay(relay)).await,
-                    None => Err(NotGranted::Failed(None)),
+                    None => Err(BeatFailure::Failed(None)),
                 },
-                Way::Coordinator(address) => attempt(Recipient::Coordinator(address)).await,
+                AttemptTarget::Coordinator(address) => attempt(Recipient::Coordinator(address)).await,
             };
             (way, answered)
         };
@@ -133,19 +138,19 @@ impl Coordinators {
             match step {
                 Step::Ask(ways) => under_way.extend(ways.into_iter().map(attempt)),
                 Step::Wait => {}
-                Step::Kept => return Err(NotGranted::NoCoordinator),
-                Step::Failed => return Err(NotGranted::Failed(None)),
+                Step::Kept => return Err(BeatFailure::NoCoordinator),
+                Step::Failed => return Err(BeatFailure::Failed(None)),
             }
             let why = match under_way.next().await {
-                Some((_, Err(NotGranted::NoCoordinator))) => Unanswered::NoCoordinator,
-                Some((way, Err(NotGranted::Failed(hint)))) => {
-                    if let Way::Coordinator(address) = &way {
+                Some((_, Err(BeatFailure::NoCoordinator))) => AttemptFailure::NoCoordinator,
+                Some((way, Err(BeatFailure::Failed(hint)))) => {
+                    if let AttemptTarget::Coordinator(address) = &way {
                         self.doubt(address);
                     }
-                    Unanswered::Failed(hint)
+                    AttemptFailure::Failed(hint)
                 }
                 Some((_, ended)) => return ended,
-                None => return Err(NotGranted::Failed(None)),
+                None => return Err(BeatFailure::Failed(None)),
             };
             step = attempts.unanswered(why, || self.order(), |below| rand::random_range(0..below));
         }

@@ -25,9 +25,9 @@ mod relay_ways;
 mod report;
 mod revocations;
 
-pub use beats::{Answered, BeatStreams, Heard, Recipient};
+pub use beats::{BeatOutcome, BeatStreams, MessageReceiver, Recipient};
 pub use clock::{BootClock, Clock};
-pub use coordinators::{Coordinators, NotGranted};
+pub use coordinators::{BeatFailure, Coordinators};
 pub use learned::LearnedCoordinators;
 pub use link::{Links, connect};
 pub use registration::{leave, register};

@@ -1,6 +1,6 @@
 //! Channels to other processes, connected on first use and kept, with a time-out.
 
-use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
+use archon_security::{CONNECT_TIMEOUT, ExpectedPeer, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl Links {
             return Ok(channel.clone());
         }
         let endpoint = endpoint(address, &self.transport)?;
-        let channel = self.transport.channel(&endpoint, address, Expected::Coordinators, CONNECT_TIMEOUT);
+        let channel = self.transport.channel(&endpoint, address, ExpectedPeer::Coordinators, CONNECT_TIMEOUT);
         if channels.len() >= CHANNELS_MAX {
             channels.clear();
         }
@@ -64,7 +64,7 @@ fn endpoint(address: &str, transport: &Transport) -> Result<Endpoint, ErrorDetai
 ///
 /// # Errors
 /// As [`Links::channel`]; `Unreachable` if the process is not reachable or not expected.
-pub async fn connect(transport: &Transport, address: &str, expected: Expected) -> Result<Channel, ErrorDetail> {
+pub async fn connect(transport: &Transport, address: &str, expected: ExpectedPeer) -> Result<Channel, ErrorDetail> {
     let endpoint = endpoint(address, transport)?;
     let connected = transport.connected_channel(&endpoint, address, expected, CONNECT_TIMEOUT).await;
     connected.map_err(|error| {

@@ -2,8 +2,8 @@
 
 use crate::clock::Clock;
 use crate::coordinators::Coordinators;
-use archon_member::{Again, Registering};
-use archon_proto::convert::members::session::{Member, Registered, Registration};
+use archon_member::{RegistrationAttempts, RetryDecision};
+use archon_proto::convert::members::session::{Member, Registration, RegistrationResult};
 use archon_proto::v1;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, Incarnation};
 use std::time::{Duration, Instant};
@@ -24,12 +24,12 @@ const SAY_AGAIN: Duration = Duration::from_secs(5);
 pub async fn register(
     coordinators: &Coordinators,
     clock: &dyn Clock,
-    mut registering: Registering,
+    mut registering: RegistrationAttempts,
     registration: impl Fn(Option<Incarnation>) -> Registration,
     ready: impl AsyncFn(),
     refused: impl Fn(&ErrorDetail),
     end: &CancellationToken,
-) -> Result<Option<Registered>, ErrorDetail> {
+) -> Result<Option<RegistrationResult>, ErrorDetail> {
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
     let mut reported: Option<(ErrorKind, Instant)> = None;
     let began = Instant::now();
@@ -45,14 +45,15 @@ pub async fn register(
             answer = attempt => answer,
             () = end.cancelled() => return Ok(None),
         };
-        let detail = match answer.and_then(|response| Registered::try_from(response).map_err(ErrorDetail::from)) {
+        let detail = match answer.and_then(|response| RegistrationResult::try_from(response).map_err(ErrorDetail::from))
+        {
             Ok(registered) => return Ok(Some(registered)),
             Err(detail) => detail,
         };
         match registering.refused(&detail, clock.now()) {
-            Again::Never => return Err(detail),
-            Again::AtOnce => continue,
-            Again::Later => {}
+            RetryDecision::Never => return Err(detail),
+            RetryDecision::AtOnce => continue,
+            RetryDecision::Later => {}
         }
         let known = reported.is_some_and(|(kind, at)| kind == detail.kind && at.elapsed() < SAY_AGAIN);
         if !known {
@@ -138,7 +139,8 @@ mod tests {
             tokio::task::yield_now().await;
             order.lock().unwrap().push("ready");
         };
-        let registered = register(&coordinators, &BootClock, Registering::new(None), registration, ready, |_| {}, &end);
+        let registered =
+            register(&coordinators, &BootClock, RegistrationAttempts::new(None), registration, ready, |_| {}, &end);
         tokio::select! {
             registered = registered => panic!("nothing answers here: {registered:?}"),
             accepted = listener.accept() => accepted.map(drop).unwrap(),
@@ -148,7 +150,7 @@ mod tests {
         let ended = register(
             &coordinators,
             &BootClock,
-            Registering::new(None),
+            RegistrationAttempts::new(None),
             |_| panic!("it is not ready"),
             never,
             |_| {},

@@ -1,17 +1,17 @@
 //! The relays of a member and their order of preference.
 
-use archon_member::Ways;
+use archon_member::RelayPreference;
 use archon_types::{NodeId, RelayAddress};
 use parking_lot::Mutex;
 
 /// The relays for a member's heartbeats.
 #[derive(Debug, Default)]
-pub struct RelayWays(Mutex<Inside>);
+pub struct RelayWays(Mutex<RelayState>);
 
 #[derive(Debug, Default)]
-struct Inside {
+struct RelayState {
     addresses: Vec<RelayAddress>,
-    ways: Ways,
+    ways: RelayPreference,
     /// The relay that answered last; none if a coordinator did.
     last: Option<NodeId>,
 }

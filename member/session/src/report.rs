@@ -8,7 +8,7 @@ use archon_proto::convert::members::report_proofs::{NONCE_BYTES, outcomes_statem
 use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
 use archon_proto::v1::carrier_client::CarrierClient;
-use archon_security::{BeatKey, Expected, Transport};
+use archon_security::{BeatKey, ExpectedPeer, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, RelayAddress, Report};
 use bytes::Bytes;
@@ -153,7 +153,7 @@ async fn by_relay(
         request.proof = key.prove(&reports_statement(&request));
     }
     let ask = async {
-        let channel = connect(transport, &relay.address, Expected::Node(relay.name.clone())).await?;
+        let channel = connect(transport, &relay.address, ExpectedPeer::Node(relay.name.clone())).await?;
         let mut client = CarrierClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let mut asked = Request::new(request.clone());
         asked.set_timeout(DEADLINE);
@@ -172,7 +172,7 @@ async fn by_relay(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{Epoch, Fact, Outgrown, PartitionId, PlacementId, TableId, Version};
+    use archon_types::{Epoch, ExceededLimit, Fact, PartitionId, PlacementId, TableId, Version};
 
     fn outgrown(number: usize, key_bytes: usize) -> Report {
         let at = Bytes::from(vec![b'k'; key_bytes]);
@@ -181,7 +181,7 @@ mod tests {
             placement: PlacementId::new(number as u64 + 1),
             epoch: Epoch::new(1),
             version: Version::new(1),
-            fact: Fact::Outgrown { at, by: Outgrown::Bytes(1) },
+            fact: Fact::Outgrown { at, by: ExceededLimit::Bytes(1) },
         }
     }
 

@@ -2,14 +2,14 @@
 
 use super::tenure::{Stage, Tenure};
 use crate::grants::Grants;
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use archon_types::{Epoch, Millis, PartitionId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An acquisition. [`Holdings::check`] returns whether it is still owned, and must be called before each use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Acquired {
+pub struct Acquisition {
     /// The partition.
     pub partition: PartitionId,
     /// Its epoch; later owners have a higher one.
@@ -24,22 +24,22 @@ pub struct Acquired {
 pub struct Holdings {
     pub(crate) grants: Grants,
     pub(crate) tenures: Arc<BTreeMap<PartitionId, Tenure>>,
-    broken: Broken,
+    broken: DisabledRule,
 }
 
 impl Holdings {
-    pub(crate) fn new(broken: Broken) -> Self {
+    pub(crate) fn new(broken: DisabledRule) -> Self {
         Self { grants: Grants::new(broken), tenures: Arc::default(), broken }
     }
 
     /// Returns the acquisition if the partition accepts new work at `now`: it is owned and not being released.
-    pub fn have(&self, partition: PartitionId, now: Millis) -> Option<Acquired> {
+    pub fn have(&self, partition: PartitionId, now: Millis) -> Option<Acquisition> {
         let tenure = self.tenures.get(&partition).filter(|tenure| tenure.stage == Stage::Owned)?;
         self.held(acquired(partition, tenure), now)
     }
 
     /// Returns whether the acquisition is still owned at `now`, including while it is being released.
-    pub fn check(&self, acquired: Acquired, now: Millis) -> bool {
+    pub fn check(&self, acquired: Acquisition, now: Millis) -> bool {
         if self.broken.breaks(Mutant::CheckBeforeUse) {
             return true; // rule 28
         }
@@ -48,7 +48,7 @@ impl Holdings {
     }
 
     /// Returns all acquisitions that accept new work at `now`.
-    pub fn owned(&self, now: Millis) -> impl Iterator<Item = Acquired> + use<'_> {
+    pub fn owned(&self, now: Millis) -> impl Iterator<Item = Acquisition> + use<'_> {
         let owned = self.tenures.iter().filter(|(_, tenure)| tenure.stage == Stage::Owned);
         owned.filter_map(move |(partition, tenure)| self.held(acquired(*partition, tenure), now))
     }
@@ -63,11 +63,11 @@ impl Holdings {
         self.grants.is_valid(now)
     }
 
-    fn held(&self, acquired: Acquired, now: Millis) -> Option<Acquired> {
+    fn held(&self, acquired: Acquisition, now: Millis) -> Option<Acquisition> {
         self.grants.covers(acquired.partition, acquired.epoch, now).then_some(acquired)
     }
 }
 
-pub(crate) fn acquired(partition: PartitionId, tenure: &Tenure) -> Acquired {
-    Acquired { partition, epoch: tenure.epoch, number: tenure.number }
+pub(crate) fn acquired(partition: PartitionId, tenure: &Tenure) -> Acquisition {
+    Acquisition { partition, epoch: tenure.epoch, number: tenure.number }
 }

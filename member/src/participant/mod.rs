@@ -14,10 +14,10 @@ mod participation;
 mod participation_tests;
 #[cfg(test)]
 mod random_tests;
+mod release_cause;
 mod tenure;
-mod why;
 
 pub use effect::Effect;
-pub use holdings::{Acquired, Holdings};
+pub use holdings::{Acquisition, Holdings};
 pub use participation::Participation;
-pub use why::Why;
+pub use release_cause::ReleaseCause;

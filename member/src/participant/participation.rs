@@ -1,12 +1,12 @@
 //! State machine of a participant's partitions.
 
 use super::effect::Effect;
-use super::holdings::{Acquired, Holdings, acquired};
+use super::holdings::{Acquisition, Holdings, acquired};
+use super::release_cause::ReleaseCause;
 use super::tenure::{Stage, Tenure};
-use super::why::Why;
-use crate::grants::{Grants, Taken};
+use crate::grants::{GrantOutcome, Grants};
 use crate::heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use crate::reports::Reports;
 use archon_types::{
     Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, NodeId, Partition, PartitionId, PlacementId, Report, Version,
@@ -30,12 +30,12 @@ pub struct Participation {
     /// Number of acquisitions so far.
     acquisitions: u64,
     effects: VecDeque<Effect>,
-    broken: Broken,
+    broken: DisabledRule,
 }
 
 impl Participation {
     /// Starts unregistered and without partitions.
-    pub fn new(broken: Broken) -> Self {
+    pub fn new(broken: DisabledRule) -> Self {
         Self { holdings: Holdings::new(broken), broken, ..Self::default() }
     }
 
@@ -64,13 +64,13 @@ impl Participation {
     }
 
     /// Processes the answer to a heartbeat.
-    pub fn granted(&mut self, answer: LeaseAnswer, now: Millis) -> Taken {
+    pub fn granted(&mut self, answer: LeaseAnswer, now: Millis) -> GrantOutcome {
         self.expire(now);
         if self.life.is_none() {
-            return Taken::Foreign;
+            return GrantOutcome::Foreign;
         }
         let taken = self.holdings.grants.take(&self.heartbeats, answer, now);
-        if let Taken::Granted { withdrawn, .. } = &taken {
+        if let GrantOutcome::Granted { withdrawn, .. } = &taken {
             self.passed(withdrawn);
         }
         self.expire(now);
@@ -85,7 +85,7 @@ impl Participation {
             return false;
         }
         self.obeyed = (term, version);
-        let named: BTreeMap<PartitionId, Named<'_>> =
+        let named: BTreeMap<PartitionId, AssignedPartition<'_>> =
             duties.iter().filter_map(owner).map(|named| (named.row.id, named)).collect();
         self.end_unnamed(&named);
         for (partition, named) in named {
@@ -113,11 +113,11 @@ impl Participation {
 
     /// Handles the end of the service's acquisition; `well` is its success. Ignored if the partition was lost
     /// meanwhile.
-    pub fn acquired(&mut self, of: Acquired, well: bool, now: Millis) {
+    pub fn acquired(&mut self, of: Acquisition, well: bool, now: Millis) {
         self.expire(now);
         let Some(Stage::Acquiring { then }) = self.stage_of(of) else { return };
         if !well {
-            self.end(of.partition, Why::Declined);
+            self.end(of.partition, ReleaseCause::Declined);
             return;
         }
         self.set(of.partition, Stage::Owned);
@@ -128,7 +128,7 @@ impl Participation {
     }
 
     /// Handles the end of the service's release. Ignored if the partition was lost meanwhile.
-    pub fn released(&mut self, of: Acquired, now: Millis) {
+    pub fn released(&mut self, of: Acquisition, now: Millis) {
         self.expire(now);
         if let Some(Stage::Releasing(why)) = self.stage_of(of) {
             self.end(of.partition, why);
@@ -146,7 +146,7 @@ impl Participation {
             if self.broken.breaks(Mutant::DropTellsFirst) {
                 self.report(partition, Fact::Declined); // rule 28
             }
-            self.give_up(partition, Why::Declined);
+            self.give_up(partition, ReleaseCause::Declined);
             self.proceed(now);
         }
         had
@@ -215,9 +215,9 @@ impl Participation {
             // A duty to hand over is not sent twice.
             let asked = matches!(
                 tenure.stage,
-                Stage::Acquiring { then: Some(Why::HandedOver) } | Stage::Releasing(Why::HandedOver)
+                Stage::Acquiring { then: Some(ReleaseCause::HandedOver) } | Stage::Releasing(ReleaseCause::HandedOver)
             );
-            self.set(partition, Stage::Offered { then: asked.then_some(Why::HandedOver) });
+            self.set(partition, Stage::Offered { then: asked.then_some(ReleaseCause::HandedOver) });
             self.effects.push_back(Effect::Lost(acquired(partition, &tenure)));
             self.reports.forget(tenure.placement, tenure.epoch);
             if self.broken.breaks(Mutant::LostAsReleased) {
@@ -227,7 +227,7 @@ impl Participation {
     }
 
     /// Ends partitions that the duties no longer name, or name in another epoch.
-    fn end_unnamed(&mut self, named: &BTreeMap<PartitionId, Named<'_>>) {
+    fn end_unnamed(&mut self, named: &BTreeMap<PartitionId, AssignedPartition<'_>>) {
         let stands = |partition: &PartitionId, tenure: &Tenure| {
             let named = named.get(partition);
             named.is_some_and(|named| (named.row.epoch, named.placement) == (tenure.epoch, tenure.placement))
@@ -246,7 +246,7 @@ impl Participation {
     }
 
     /// Handles a duty that names this participant as the owner.
-    fn offer(&mut self, partition: PartitionId, named: &Named<'_>) {
+    fn offer(&mut self, partition: PartitionId, named: &AssignedPartition<'_>) {
         let offered = Tenure::offered(named.placement, named.row.epoch, named.row.version);
         // An older list, from a new leader that is behind, cannot restore an ended epoch.
         if self.over.get(&partition).is_some_and(|over| offered.epoch <= *over) {
@@ -255,11 +255,11 @@ impl Participation {
         }
         let tenure = self.tenures().entry(partition).or_insert(offered);
         tenure.version = offered.version;
-        if let Stage::Offered { then: then @ Some(Why::HandedOver) } = &mut tenure.stage {
+        if let Stage::Offered { then: then @ Some(ReleaseCause::HandedOver) } = &mut tenure.stage {
             *then = None; // Unless it is requested again.
         }
         if named.hands_over {
-            self.give_up(partition, Why::HandedOver);
+            self.give_up(partition, ReleaseCause::HandedOver);
         }
     }
 
@@ -278,7 +278,7 @@ impl Participation {
         let tenures: Vec<(PartitionId, Tenure)> = self.holdings.tenures.iter().map(|(id, of)| (*id, *of)).collect();
         for (partition, tenure) in tenures {
             if self.stopping {
-                self.give_up(partition, Why::Stopped);
+                self.give_up(partition, ReleaseCause::Stopped);
             }
             if !self.holdings.grants.covers(partition, tenure.epoch, now) {
                 continue;
@@ -299,7 +299,7 @@ impl Participation {
     }
 
     /// Gives up a partition that is owned or going to be.
-    fn give_up(&mut self, partition: PartitionId, why: Why) {
+    fn give_up(&mut self, partition: PartitionId, why: ReleaseCause) {
         let Some(tenure) = self.holdings.tenures.get(&partition).copied() else { return };
         match tenure.stage {
             Stage::Offered { then: None } => self.set(partition, Stage::Offered { then: Some(why) }),
@@ -338,9 +338,9 @@ impl Participation {
     }
 
     /// Gives up a partition for good in this epoch, then reports it.
-    fn end(&mut self, partition: PartitionId, why: Why) {
+    fn end(&mut self, partition: PartitionId, why: ReleaseCause) {
         self.set(partition, Stage::Gone);
-        let fact = if why == Why::Declined { Fact::Declined } else { Fact::Released };
+        let fact = if why == ReleaseCause::Declined { Fact::Declined } else { Fact::Released };
         self.report(partition, fact);
     }
 
@@ -350,7 +350,7 @@ impl Participation {
         }
     }
 
-    fn stage_of(&self, of: Acquired) -> Option<Stage> {
+    fn stage_of(&self, of: Acquisition) -> Option<Stage> {
         let tenure = self.holdings.tenures.get(&of.partition).filter(|tenure| tenure.number == of.number)?;
         Some(tenure.stage)
     }
@@ -367,7 +367,7 @@ impl Participation {
 }
 
 /// A partition that a duty assigns to this participant.
-struct Named<'a> {
+struct AssignedPartition<'a> {
     row: &'a Partition,
     placement: PlacementId,
     /// The participant must hand it over.
@@ -375,13 +375,13 @@ struct Named<'a> {
 }
 
 /// Returns the partition that a duty assigns to this participant. The target of a move owns nothing yet.
-fn owner(duty: &Duty) -> Option<Named<'_>> {
+fn owner(duty: &Duty) -> Option<AssignedPartition<'_>> {
     match duty {
         Duty::Host { partition: row, placement } if row.leader == Some(*placement) => {
-            Some(Named { row, placement: *placement, hands_over: false })
+            Some(AssignedPartition { row, placement: *placement, hands_over: false })
         }
         Duty::HandOver { partition: row, placement, .. } => {
-            Some(Named { row, placement: *placement, hands_over: true })
+            Some(AssignedPartition { row, placement: *placement, hands_over: true })
         }
         Duty::Host { .. } | Duty::Unload { .. } | Duty::Inspect { .. } => None,
     }

@@ -1,7 +1,7 @@
 //! Tests of a participant's partitions, and of the rules that mutants disable.
 
-use super::{Acquired, Effect, Participation, Why};
-use crate::mutant::{Broken, Mutant};
+use super::{Acquisition, Effect, Participation, ReleaseCause};
+use crate::mutant::{DisabledRule, Mutant};
 use archon_types::{
     Duty, Epoch, Fact, Incarnation, KeyRange, Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement,
     PlacementId, ReplicaState, TableId, Version,
@@ -51,7 +51,7 @@ struct TestBed {
 
 impl TestBed {
     fn new(mutant: Option<Mutant>) -> Self {
-        let mut it = Participation::new(Broken::by(mutant));
+        let mut it = Participation::new(DisabledRule::by(mutant));
         it.begin_life(NodeId::new(2), LIFE, at(0));
         Self { it, version: 0 }
     }
@@ -79,7 +79,7 @@ impl TestBed {
         std::iter::from_fn(|| self.it.next_effect()).collect()
     }
 
-    fn acquiring(&mut self) -> Acquired {
+    fn acquiring(&mut self) -> Acquisition {
         match self.effects()[..] {
             [Effect::Acquire(of)] => of,
             ref other => panic!("{other:?}"),
@@ -87,7 +87,7 @@ impl TestBed {
     }
 
     /// Acquires the only partition that the duties name.
-    fn owning(&mut self, now: u64) -> Acquired {
+    fn owning(&mut self, now: u64) -> Acquisition {
         let of = self.acquiring();
         self.it.acquired(of, true, at(now));
         of
@@ -125,7 +125,7 @@ fn hand_over_is_reported_after_the_service_released() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(1);
     bed.told(&[hand_over(1, 4)], 2);
-    assert_eq!(bed.effects(), [Effect::Release(of, Why::HandedOver)]);
+    assert_eq!(bed.effects(), [Effect::Release(of, ReleaseCause::HandedOver)]);
     assert_eq!(bed.it.holdings().have(id(1), at(3)), None, "no new work");
     assert!(bed.it.holdings().check(of, at(3)), "it still owns it, to flush");
     assert_eq!(bed.facts(), [(4, Fact::Online)]);
@@ -146,7 +146,7 @@ fn hand_over_during_acquisition_releases_right_after() {
     bed.told(&[hand_over(1, 4)], 1);
     assert_eq!(bed.effects(), []);
     bed.it.acquired(of, true, at(2));
-    assert_eq!(bed.effects(), [Effect::Release(of, Why::HandedOver)]);
+    assert_eq!(bed.effects(), [Effect::Release(of, ReleaseCause::HandedOver)]);
     bed.it.released(of, at(3));
     assert_eq!(bed.facts(), [(4, Fact::Released)]);
 }
@@ -179,7 +179,7 @@ fn expired_lease_loses_all_and_next_one_acquires_again() {
     bed.it.acquired(second, true, at(1));
     bed.it.acquired(third, true, at(1));
     assert!(bed.it.drop(id(3), at(2)));
-    assert_eq!(bed.effects(), [Effect::Release(third, Why::Declined)]);
+    assert_eq!(bed.effects(), [Effect::Release(third, ReleaseCause::Declined)]);
     bed.it.tick(at(LEASE_MS));
     assert_eq!(bed.effects(), [first, second, third].map(Effect::Lost));
     assert_eq!(bed.facts(), [], "nothing is told of what is lost");
@@ -208,7 +208,7 @@ fn answer_after_lease_end_does_not_hide_the_loss() {
 #[test]
 fn withdrawn_unnamed_or_reassigned_partitions_are_lost() {
     let mut bed = TestBed::with(None, &[host(1, 4), host(2, 4), host(3, 4)]);
-    let begun: Vec<Acquired> = bed
+    let begun: Vec<Acquisition> = bed
         .effects()
         .into_iter()
         .map(|effect| match effect {
@@ -293,9 +293,9 @@ fn stopping_participant_releases_all_and_acquires_nothing() {
     let [Effect::Acquire(first), Effect::Acquire(second)] = bed.effects()[..] else { panic!() };
     bed.it.acquired(first, true, at(1));
     bed.it.stop(at(2));
-    assert_eq!(bed.effects(), [Effect::Release(first, Why::Stopped)]);
+    assert_eq!(bed.effects(), [Effect::Release(first, ReleaseCause::Stopped)]);
     bed.it.acquired(second, true, at(3));
-    assert_eq!(bed.effects(), [Effect::Release(second, Why::Stopped)]);
+    assert_eq!(bed.effects(), [Effect::Release(second, ReleaseCause::Stopped)]);
     bed.told(&[host(1, 4), host(2, 4), host(3, 4)], 4);
     assert_eq!(bed.effects(), []);
     bed.it.released(first, at(5));

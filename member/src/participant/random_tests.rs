@@ -2,9 +2,9 @@
 //! time.
 
 use super::participation_tests::row;
-use super::{Acquired, Effect, Participation};
+use super::{Acquisition, Effect, Participation};
 use crate::heartbeat::Heartbeat;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use archon_types::{
     Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, NodeId, PartitionId, PlacementId, TableId, Version,
 };
@@ -16,7 +16,7 @@ const LEASE_MS: u64 = 100;
 
 /// An event.
 #[derive(Clone, Debug)]
-enum Happens {
+enum Event {
     Passes(u64),
     Beat,
     /// The answer to the heartbeat with this index, with the partitions that it withdraws.
@@ -39,27 +39,27 @@ enum Happens {
     Term,
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn happens() -> impl Strategy<Value = Event> {
     let index = 0..PARTITIONS;
     prop_oneof![
-        4 => (1..60u64).prop_map(Happens::Passes),
-        4 => Just(Happens::Beat),
-        6 => (any::<usize>(), proptest::collection::vec(0..PARTITIONS, 0..2)).prop_map(|(n, w)| Happens::Answer(n, w)),
-        3 => (index.clone(), prop::bool::weighted(0.8)).prop_map(|(index, ours)| Happens::Row(index, ours)),
-        2 => index.clone().prop_map(Happens::HandOver),
-        5 => Just(Happens::Duties),
-        2 => any::<usize>().prop_map(Happens::Late),
-        6 => (any::<usize>(), prop::bool::weighted(0.8)).prop_map(|(n, well)| Happens::CallbackEnds(n, well)),
-        2 => index.prop_map(Happens::Drops),
-        1 => Just(Happens::Life),
-        3 => any::<bool>().prop_map(Happens::Reported),
-        1 => Just(Happens::Term),
-        1 => prop::bool::weighted(0.2).prop_map(|stops| if stops { Happens::Stops } else { Happens::Beat }),
+        4 => (1..60u64).prop_map(Event::Passes),
+        4 => Just(Event::Beat),
+        6 => (any::<usize>(), proptest::collection::vec(0..PARTITIONS, 0..2)).prop_map(|(n, w)| Event::Answer(n, w)),
+        3 => (index.clone(), prop::bool::weighted(0.8)).prop_map(|(index, ours)| Event::Row(index, ours)),
+        2 => index.clone().prop_map(Event::HandOver),
+        5 => Just(Event::Duties),
+        2 => any::<usize>().prop_map(Event::Late),
+        6 => (any::<usize>(), prop::bool::weighted(0.8)).prop_map(|(n, well)| Event::CallbackEnds(n, well)),
+        2 => index.prop_map(Event::Drops),
+        1 => Just(Event::Life),
+        3 => any::<bool>().prop_map(Event::Reported),
+        1 => Just(Event::Term),
+        1 => prop::bool::weighted(0.2).prop_map(|stops| if stops { Event::Stops } else { Event::Beat }),
     ]
 }
 
 /// A list of duties as it was sent.
-type Sent = (Incarnation, u64, Version, Vec<Duty>);
+type SentDuties = (Incarnation, u64, Version, Vec<Duty>);
 
 #[derive(Default)]
 struct World {
@@ -70,11 +70,11 @@ struct World {
     version: u64,
     rows: BTreeMap<u32, (u64, bool, bool)>,
     beats: Vec<Heartbeat>,
-    sent: Vec<Sent>,
+    sent: Vec<SentDuties>,
     /// Callbacks in progress; `true` for an acquisition.
-    callbacks: Vec<(Acquired, bool)>,
+    callbacks: Vec<(Acquisition, bool)>,
     /// Acquisitions without an ending, and all acquisitions.
-    open: BTreeSet<Acquired>,
+    open: BTreeSet<Acquisition>,
     begun: BTreeSet<u64>,
     /// Lost partitions that were not acquired again.
     lost: BTreeMap<PartitionId, Epoch>,
@@ -90,7 +90,7 @@ fn id(index: u32) -> PartitionId {
 
 impl World {
     fn new() -> Self {
-        let mut world = Self { it: Participation::new(Broken::default()), ..Self::default() };
+        let mut world = Self { it: Participation::new(DisabledRule::default()), ..Self::default() };
         world.begin_life();
         world
     }
@@ -109,7 +109,7 @@ impl World {
         self.it.begin_life(NodeId::new(2), Incarnation::new(self.life), self.at());
     }
 
-    fn list(&self) -> Sent {
+    fn list(&self) -> SentDuties {
         let own = PlacementId::new(7);
         let duty = |(index, (epoch, ours, over)): (&u32, &(u64, bool, bool))| {
             let leader = if *ours { own } else { PlacementId::new(8) };
@@ -123,7 +123,7 @@ impl World {
         (Incarnation::new(self.life), self.term, Version::new(self.version), duties)
     }
 
-    fn take(&mut self, (life, term, version, duties): &Sent) -> bool {
+    fn take(&mut self, (life, term, version, duties): &SentDuties) -> bool {
         let lost: Vec<(PartitionId, Epoch)> = self.lost.iter().map(|(id, epoch)| (*id, *epoch)).collect();
         let held: Vec<(PartitionId, Epoch)> = self.open.iter().map(|of| (of.partition, of.epoch)).chain(lost).collect();
         let taken = self.it.duties(*life, *term, *version, duties, self.at());
@@ -142,40 +142,40 @@ impl World {
         taken
     }
 
-    fn play(&mut self, happens: &Happens) {
+    fn play(&mut self, happens: &Event) {
         let now = self.at();
         match happens {
-            Happens::Passes(ms) => {
+            Event::Passes(ms) => {
                 self.now += ms;
                 self.it.tick(self.at());
             }
-            Happens::Beat => {
+            Event::Beat => {
                 let beat = self.it.send(now);
                 self.beats.push(beat);
             }
-            Happens::Answer(which, withdrawn) => {
+            Event::Answer(which, withdrawn) => {
                 let Some(beat) = self.beats.get(which % self.beats.len().max(1)).copied() else { return };
                 let withdrawn = withdrawn.iter().filter_map(|index| Some((id(*index), self.rows.get(index)?.0)));
                 let withdrawn = withdrawn.map(|(id, epoch)| (id, Epoch::new(epoch))).collect();
                 self.it.granted(beat.answer(LEASE_MS, withdrawn), now);
             }
-            Happens::Row(index, ours) => {
+            Event::Row(index, ours) => {
                 self.version += 1;
                 let epoch = self.rows.get(index).map_or(1, |row| row.0 + 1);
                 self.rows.insert(*index, (epoch, *ours, false));
             }
-            Happens::HandOver(index) => {
+            Event::HandOver(index) => {
                 self.version += 1;
                 if let Some(row) = self.rows.get_mut(index) {
                     row.2 = true;
                 }
             }
-            Happens::Duties => {
+            Event::Duties => {
                 let list = self.list();
                 self.take(&list);
                 self.sent.push(list);
             }
-            Happens::Late(which) => {
+            Event::Late(which) => {
                 let Some(list) = self.sent.get(which % self.sent.len().max(1)).cloned() else { return };
                 let before = (self.it.holdings().owned(now).collect::<Vec<_>>(), self.it.reports(99));
                 let newest = self.it.obeyed() >= (list.1, list.2) || list.0.get() != self.life;
@@ -185,7 +185,7 @@ impl World {
                     assert!(!taken && after == before, "a late list changed something");
                 }
             }
-            Happens::CallbackEnds(which, well) => {
+            Event::CallbackEnds(which, well) => {
                 if self.callbacks.is_empty() {
                     return;
                 }
@@ -200,18 +200,18 @@ impl World {
                     self.open.remove(&of);
                 }
             }
-            Happens::Drops(index) => {
+            Event::Drops(index) => {
                 self.it.drop(id(*index), now);
                 assert_eq!(self.it.holdings().have(id(*index), now), None);
             }
-            Happens::Stops => self.it.stop(now),
-            Happens::Life => self.begin_life(),
-            Happens::Reported(well) => {
+            Event::Stops => self.it.stop(now),
+            Event::Life => self.begin_life(),
+            Event::Reported(well) => {
                 for report in self.it.reports(99) {
                     self.it.reported(&report, (!well).then_some(ErrorKind::NoQuorum));
                 }
             }
-            Happens::Term => {
+            Event::Term => {
                 self.term += 1;
                 self.version = self.version.saturating_sub(1);
             }

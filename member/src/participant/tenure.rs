@@ -1,6 +1,6 @@
 //! State of one partition in one epoch at a participant.
 
-use super::why::Why;
+use super::release_cause::ReleaseCause;
 use archon_types::{Epoch, PlacementId, Version};
 
 /// Stage of a partition:
@@ -16,17 +16,17 @@ pub(crate) enum Stage {
     /// `then` is set.
     Offered {
         /// The reason to give it up.
-        then: Option<Why>,
+        then: Option<ReleaseCause>,
     },
     /// The service prepares to own it, and releases it right after if `then` is set.
     Acquiring {
         /// The reason to release it.
-        then: Option<Why>,
+        then: Option<ReleaseCause>,
     },
     /// The service owns it.
     Owned,
     /// The service still owns it, accepts no new work for it and finishes the current work.
-    Releasing(Why),
+    Releasing(ReleaseCause),
     /// It was given up for good in this epoch.
     Gone,
 }

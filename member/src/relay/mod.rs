@@ -11,8 +11,8 @@ mod kept;
 mod tests;
 
 use self::kept::LastBeat;
-use crate::mutant::{Broken, Mutant};
-use archon_types::{Incarnation, LeaseTiming, Millis, NodeId, Over, PARTICIPANTS_CARRIED_MAX};
+use crate::mutant::{DisabledRule, Mutant};
+use archon_types::{FencingProof, Incarnation, LeaseTiming, Millis, NodeId, PARTICIPANTS_CARRIED_MAX};
 use std::collections::BTreeMap;
 
 /// Maximum delay in milliseconds of a heartbeat that arrives between two departures.
@@ -27,7 +27,7 @@ const ASK_AGAIN_MS: u64 = 30;
 const FORGOTTEN_AFTER: u64 = 5;
 
 /// A heartbeat as seen by a relay.
-pub trait Carried: Clone {
+pub trait RelayedHeartbeat: Clone {
     /// Returns the member.
     fn node(&self) -> NodeId;
     /// Returns its incarnation.
@@ -47,7 +47,7 @@ pub struct ReturnAddress {
 
 /// Recipients of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Towards {
+pub enum BatchRecipients {
     /// The leading coordinator, as far as known.
     Leader,
     /// All coordinators at once, because the last leader does not answer.
@@ -64,7 +64,7 @@ pub trait Rows {
         true
     }
     /// Returns the fencing notice if this incarnation is fenced.
-    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over>;
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<FencingProof>;
 }
 
 /// Next action of a relay.
@@ -77,17 +77,17 @@ pub enum RelayEffect<B> {
         /// Never empty.
         beats: Vec<B>,
         /// Recipients.
-        towards: Towards,
+        towards: BatchRecipients,
     },
     /// Notify the member that no coordinator answers. Its heartbeat is kept for the next leader.
     NoCoordinator(ReturnAddress),
     /// Notify the member that its incarnation is fenced. It is no longer carried.
-    Over(ReturnAddress, Over),
+    Over(ReturnAddress, FencingProof),
 }
 
 /// Outcome of a heartbeat that arrived at a relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Took {
+pub enum RelayOutcome {
     /// It leaves with the next batch.
     Leaves,
     /// It is kept for the next leader: no coordinator answers.
@@ -97,7 +97,7 @@ pub enum Took {
     /// Refused: the relay is full.
     Busy,
     /// The incarnation is fenced by a row: the heartbeat is not passed on, and its member is notified.
-    Over(Over),
+    Over(FencingProof),
 }
 
 /// Heartbeats that one member carries for others. Times are those of its own clock.
@@ -116,10 +116,10 @@ pub struct Relay<B> {
     owed: Option<((u64, Millis), (u64, Millis))>,
     /// Time since which no coordinator answers, and time of the next request to all of them.
     silent: Option<(Millis, Millis)>,
-    broken: Broken,
+    broken: DisabledRule,
 }
 
-impl<B: Carried> Relay<B> {
+impl<B: RelayedHeartbeat> Relay<B> {
     /// Creates a relay without members. A batch leaves once per heartbeat interval.
     pub fn new(timing: LeaseTiming, now: Millis) -> Self {
         let heartbeat_ms = timing.heartbeat_ms.max(1);
@@ -134,13 +134,13 @@ impl<B: Carried> Relay<B> {
             extra: None,
             owed: None,
             silent: None,
-            broken: Broken::default(),
+            broken: DisabledRule::default(),
         }
     }
 
     /// Disables a rule.
     #[must_use]
-    pub const fn broken_by(mut self, broken: Broken) -> Self {
+    pub const fn broken_by(mut self, broken: DisabledRule) -> Self {
         self.broken = broken;
         self
     }
@@ -161,30 +161,30 @@ impl<B: Carried> Relay<B> {
     }
 
     /// Processes a heartbeat. New members are carried up to the limit of `rows`; fenced incarnations are not carried.
-    pub fn heard(&mut self, from: ReturnAddress, beat: B, rows: &(impl Rows + ?Sized), now: Millis) -> Took {
+    pub fn heard(&mut self, from: ReturnAddress, beat: B, rows: &(impl Rows + ?Sized), now: Millis) -> RelayOutcome {
         let (node, life) = (beat.node(), (beat.incarnation(), beat.number()));
         if let Some(over) = rows.over(node, life.0) {
             self.members.extract_if(node..=node, |_, kept| kept.newest.0 == life.0).for_each(drop);
-            return Took::Over(over); // rule 72
+            return RelayOutcome::Over(over); // rule 72
         }
         let known = self.members.get(&node);
         if known.is_some_and(|kept| life <= kept.newest) && !self.broken.breaks(Mutant::OlderBeatTaken) {
-            return Took::Old; // rule 66
+            return RelayOutcome::Old; // rule 66
         }
         let is_node = known.map_or_else(|| rows.is_node(node), |kept| kept.is_node);
         if known.is_none() && !self.has_room(is_node, rows) {
-            return Took::Busy;
+            return RelayOutcome::Busy;
         }
         self.members
             .insert(node, LastBeat { from, newest: life, arrived: now, beat: Some(beat), is_sent: false, is_node });
         if self.silent.is_some() {
-            return Took::Waits;
+            return RelayOutcome::Waits;
         }
         let soon = now.plus(GATHER_MS);
         if self.departure > soon {
             self.extra.get_or_insert(soon);
         }
-        Took::Leaves
+        RelayOutcome::Leaves
     }
 
     /// Returns whether there is room for one more member. Participants are unlimited in number and take no place of a
@@ -240,12 +240,12 @@ impl<B: Carried> Relay<B> {
         match self.silent {
             Some((since, again)) if again <= now => {
                 self.silent = Some((since, now.plus(ASK_AGAIN_MS)));
-                self.depart(Towards::Everybody, now).into_iter().collect()
+                self.depart(BatchRecipients::Everybody, now).into_iter().collect()
             }
             Some(_) => Vec::new(),
             None if regular || self.extra.is_some_and(|extra| extra <= now) => {
                 self.extra = None;
-                self.depart(Towards::Leader, now).into_iter().collect()
+                self.depart(BatchRecipients::Leader, now).into_iter().collect()
             }
             None => Vec::new(),
         }
@@ -293,19 +293,19 @@ impl<B: Carried> Relay<B> {
         if self.broken.breaks(Mutant::BeatsNotKept) {
             self.members.values_mut().for_each(|kept| kept.beat = None); // rule 68
         }
-        self.depart(Towards::Everybody, now).into_iter().chain(told).collect()
+        self.depart(BatchRecipients::Everybody, now).into_iter().chain(told).collect()
     }
 
     /// Sends heartbeats: those that were not sent yet, or all without an answer. Drops those older than an interval:
     /// an old sign of life is none.
-    fn depart(&mut self, towards: Towards, now: Millis) -> Option<RelayEffect<B>> {
+    fn depart(&mut self, towards: BatchRecipients, now: Millis) -> Option<RelayEffect<B>> {
         let old_counts = self.broken.breaks(Mutant::OldBeatPassedOn); // rule 66
         let mut beats = Vec::new();
         for kept in self.members.values_mut() {
             if now.since(kept.arrived) > self.heartbeat_ms && !old_counts {
                 kept.beat = None;
             }
-            let again = towards == Towards::Everybody || old_counts;
+            let again = towards == BatchRecipients::Everybody || old_counts;
             if let Some(beat) = kept.beat.as_ref().filter(|_| again || !kept.is_sent) {
                 kept.is_sent = true;
                 beats.push(beat.clone());
@@ -315,7 +315,7 @@ impl<B: Carried> Relay<B> {
             return None;
         }
         self.batches += 1;
-        if towards == Towards::Leader {
+        if towards == BatchRecipients::Leader {
             let left = (self.batches, now);
             self.owed = Some(self.owed.map_or((left, left), |(first, _)| (first, left)));
         }

@@ -2,7 +2,7 @@
 
 use crate::method::{Document, invalid, known};
 use archon_types::limits::{WEIGHTS, check_name};
-use archon_types::{ErrorDetail, Right, Word, check_identity, weight_limit_text};
+use archon_types::{ErrorDetail, OpenEnum, Right, check_identity, weight_limit_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct AccessSummary {
     /// Effective right of the client to the table, from all grants; absent if it has none, or if client or table was
     /// not named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub may: Option<Word<Right>>,
+    pub may: Option<OpenEnum<Right>>,
     /// Revoked certificates by identity; only those of the client if one was named, and none if a table was named.
     #[serde(default)]
     pub withdrawn: Vec<WithdrawnCertificates>,
@@ -68,7 +68,7 @@ pub struct AccessRight {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
     /// The right; `write` includes `read`.
-    pub may: Word<Right>,
+    pub may: OpenEnum<Right>,
     /// Highest weight that the participant may have in the table; absent without a limit, and for other rights than `own`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_max: Option<u32>,
@@ -87,14 +87,14 @@ pub struct AccessChanged {
     pub changed: bool,
     /// Right granted now for exactly this client and table; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub granted: Option<Word<Right>>,
+    pub granted: Option<OpenEnum<Right>>,
     /// Highest weight that the grant for exactly this participant and table permits; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_max: Option<u32>,
     /// Effective right of the client to the table, from all grants; absent if it has none, or if client or table was
     /// not named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub may: Option<Word<Right>>,
+    pub may: Option<OpenEnum<Right>>,
     /// Version of all rights after the change: a log index.
     pub access_version: u64,
     /// Live nodes that do not apply the change yet, at most 20.
@@ -130,7 +130,7 @@ pub struct SetAccess {
     #[serde(default)]
     pub every_table: bool,
     /// The right.
-    pub may: Word<Right>,
+    pub may: OpenEnum<Right>,
     /// Revokes the right instead; `read` also revokes `write`.
     #[serde(default)]
     pub revoke: bool,
@@ -142,7 +142,7 @@ pub struct SetAccess {
 
 /// Revokes certificates of an identity, or accepts all of them again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Withdraw {
+pub struct RevokeCertificates {
     /// The identity: `admin/alice`.
     pub identity: String,
     /// Revokes certificates that begin before this moment, Unix time in milliseconds; absent: now.
@@ -229,7 +229,7 @@ impl Document for SetAccess {
     }
 }
 
-impl Document for Withdraw {
+impl Document for RevokeCertificates {
     fn check(&self) -> Result<(), ErrorDetail> {
         check_identity(&self.identity)?;
         match self.begins_before_at_ms {
@@ -285,7 +285,7 @@ mod tests {
         assert!(problem(&SetAccess { every_client: true, ..good.clone() }).contains("every_client"));
         assert!(problem(&SetAccess { every_table: false, ..good.clone() }).contains("every_table"));
         assert!(problem(&SetAccess { client: Some("a b".into()), ..good.clone() }).contains("a b"));
-        let unknown = problem(&SetAccess { may: Word::read("look"), ..good });
+        let unknown = problem(&SetAccess { may: OpenEnum::read("look"), ..good });
         assert!(unknown.contains("\"look\" is not a valid right; use own, read, write"), "{unknown}");
     }
 
@@ -303,12 +303,17 @@ mod tests {
 
     #[test]
     fn withdraw_says_whose_and_what() {
-        let good = Withdraw { identity: "admin/alice".into(), begins_before_at_ms: None, readmit: false, force: false };
+        let good = RevokeCertificates {
+            identity: "admin/alice".into(),
+            begins_before_at_ms: None,
+            readmit: false,
+            force: false,
+        };
         assert_eq!(good.check(), Ok(()));
         for wrong in [
-            Withdraw { identity: "alice".into(), ..good.clone() },
-            Withdraw { begins_before_at_ms: Some(0), ..good.clone() },
-            Withdraw { begins_before_at_ms: Some(7), readmit: true, ..good },
+            RevokeCertificates { identity: "alice".into(), ..good.clone() },
+            RevokeCertificates { begins_before_at_ms: Some(0), ..good.clone() },
+            RevokeCertificates { begins_before_at_ms: Some(7), readmit: true, ..good },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }

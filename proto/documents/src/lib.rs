@@ -8,7 +8,7 @@
 //! - Readers of answers, and of requests that only read, ignore unknown fields. Requests that change something are refused for them.
 //! - A field that is added to a document later has `#[serde(default)]`, or is an `Option`.
 //! - A field is never renamed, and its meaning never changes; a new field replaces it.
-//! - Vocabularies are [`Word`](archon_types::Word)s, which keep words of a newer version.
+//! - Vocabularies are [`OpenEnum`](archon_types::OpenEnum)s, which keep words of a newer version.
 
 mod access;
 mod codec;

@@ -1,6 +1,6 @@
 //! Administrative methods: request and answer types, rights and effects.
 
-use archon_types::{ErrorDetail, ErrorKind, UnknownWord, Vocabulary, Word};
+use archon_types::{ErrorDetail, ErrorKind, OpenEnum, UnknownWord, Vocabulary};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -101,6 +101,6 @@ pub(crate) fn invalid(field: &str, problem: impl std::fmt::Display) -> ErrorDeta
 ///
 /// # Errors
 /// `InvalidArgument`, naming the known words.
-pub(crate) fn known<T: Vocabulary>(word: &Word<T>, field: &str) -> Result<T, ErrorDetail> {
+pub(crate) fn known<T: Vocabulary>(word: &OpenEnum<T>, field: &str) -> Result<T, ErrorDetail> {
     word.known().ok_or_else(|| invalid(field, UnknownWord::new::<T>(word.as_str())))
 }

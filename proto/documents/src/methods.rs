@@ -76,12 +76,12 @@ methods! {
     "PlanRebalance": rebalance::PlanRebalance => Plan, Reads, Readers, "rebalance plan";
     "ApplyPlan": rebalance::ApplyPlan => PlanApplied, Writes, Admins, "rebalance apply";
     "RebalanceStatus": rebalance::ShowRebalance => RebalancePage, Reads, Readers, "rebalance status";
-    "CancelRebalance": rebalance::CancelRebalance => Cancelled, Writes, Admins, "rebalance cancel";
+    "CancelRebalance": rebalance::CancelRebalance => RebalanceCancellation, Writes, Admins, "rebalance cancel";
     "ListSettings": settings::ListSettings => SettingsSummary, Reads, Readers, "config show";
     "Configure": settings::Configure => SettingsChanged, Writes, Admins, "config set";
     "ListAccess": access::ListAccess => AccessSummary, Reads, Readers, "access list";
     "SetAccess": access::SetAccess => AccessChanged, Writes, Admins, "access grant|revoke";
-    "Withdraw": access::Withdraw => CertificatesWithdrawn, Writes, Admins, "access withdraw|readmit";
+    "Withdraw": access::RevokeCertificates => CertificatesWithdrawn, Writes, Admins, "access withdraw|readmit";
     "Quorum": quorum::ShowQuorum => Quorum, Reads, Readers, "quorum list";
     "ChangeQuorum": quorum::ChangeQuorum => QuorumChanged, Writes, Admins,
         "quorum promote|demote|remove|replace|set-address|settle|cancel";

@@ -3,7 +3,7 @@
 use crate::method::{Document, invalid, known, or_none};
 use crate::orders::BarSummary;
 use archon_types::limits::check_name;
-use archon_types::{DoorState, ErrorDetail, LeaseTiming, NodeGoal, NodeStatus, TraitsChange, Word};
+use archon_types::{DoorState, ErrorDetail, LeaseTiming, NodeGoal, NodeStatus, OpenEnum, TraitsChange};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,11 +19,11 @@ pub struct NodeSummary {
     /// Address as HOST:PORT.
     pub address: String,
     /// State, as seen by the coordinators.
-    pub status: Word<NodeStatus>,
+    pub status: OpenEnum<NodeStatus>,
     /// Unix time in milliseconds of the last change of its status.
     pub status_changed_at_ms: u64,
     /// Goal set by an operator.
-    pub goal: Word<NodeGoal>,
+    pub goal: OpenEnum<NodeGoal>,
     /// Log index of its last registration.
     pub incarnation: u64,
     /// Number of replicas it holds.
@@ -66,7 +66,7 @@ pub struct NodeSummary {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Door {
     /// The state.
-    pub state: Word<DoorState>,
+    pub state: OpenEnum<DoorState>,
     /// Milliseconds since it entered this state; null while it is open.
     pub state_for_ms: Option<u64>,
     /// Nodes that cannot reach it.
@@ -190,14 +190,14 @@ pub struct SetNode {
     /// The node's name.
     pub node: String,
     /// The goal. Maintenance is an order of its own, with an end.
-    pub goal: Word<NodeGoal>,
+    pub goal: OpenEnum<NodeGoal>,
 }
 
 /// The goal of a node was set.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeSet {
     /// The node's goal now.
-    pub goal: Word<NodeGoal>,
+    pub goal: OpenEnum<NodeGoal>,
 }
 
 /// Changes zone, weight or limit of a running node.

@@ -5,7 +5,7 @@ use crate::method::{Document, invalid};
 use crate::partitions::PartitionName;
 use archon_types::limits::{check_name, check_why};
 use archon_types::subject::{Cause, Subject};
-use archon_types::{DEFAULT_TABLE, ErrorDetail, Severity, Word};
+use archon_types::{DEFAULT_TABLE, ErrorDetail, OpenEnum, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ pub const HELD_FOR_MS: u64 = 24 * 60 * 60 * 1_000;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// Severity of the worst finding; `notice` if there is none.
-    pub severity: Word<Severity>,
+    pub severity: OpenEnum<Severity>,
     /// The findings, the worst first.
     pub alerts: Vec<Reason>,
     /// True if the list was cut off.

@@ -4,13 +4,13 @@ use crate::findings::Reason;
 use crate::method::Document;
 use crate::nodes::accepting;
 use crate::orders::{BarSummary, default_table};
-use crate::rebalance::{MoveStatus, Reshaping};
+use crate::rebalance::{MoveStatus, RangeChangeStatus};
 use archon_types::limits::{check_key, check_name};
 use archon_types::shown_key;
 use archon_types::subject::NodeName;
 use archon_types::{
-    Condition, ErrorDetail, Holds, KeyRange, KeyText, NodeId, NodeStatus, Partition, PartitionStatus, PartitionTable,
-    ReplicaState, Word,
+    Condition, ErrorDetail, KeyRange, KeyText, NodeId, NodeStatus, OpenEnum, Partition, PartitionStatus,
+    PartitionTable, ReplicaState, TableContent,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub struct PartitionSummary {
     /// Range of its keys, in a range table.
     pub range: Option<RangeSummary>,
     /// Its status.
-    pub status: Word<PartitionStatus>,
+    pub status: OpenEnum<PartitionStatus>,
     /// Number of the leading node, if there is one.
     pub leader_id: Option<u64>,
     /// Name of the leader, if there is one.
@@ -125,14 +125,14 @@ pub struct CopySummary {
     /// The node's name.
     pub node: String,
     /// State of the node, as seen by the coordinators.
-    pub node_status: Word<NodeStatus>,
+    pub node_status: OpenEnum<NodeStatus>,
     /// State of the replica.
-    pub state: Word<ReplicaState>,
+    pub state: OpenEnum<ReplicaState>,
 }
 
 /// Partition of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Located {
+pub struct KeyLocation {
     /// The key.
     pub key: KeyText,
     /// Hash slot of the key, `0..16384`; null in a range table.
@@ -161,13 +161,13 @@ pub struct PartitionDescription {
     /// Log index of the last change of its row.
     pub version: u64,
     /// Its status.
-    pub status: Word<PartitionStatus>,
+    pub status: OpenEnum<PartitionStatus>,
     /// Number of the leading node, if there is one.
     pub leader_id: Option<u64>,
     /// Name of the leader, if there is one.
     pub leader: Option<String>,
     /// Data or leases.
-    pub holds: Word<Holds>,
+    pub holds: OpenEnum<TableContent>,
     /// Number of replicas that the table requires.
     pub replication: u32,
     /// Number of in-sync replicas that writes require.
@@ -177,7 +177,7 @@ pub struct PartitionDescription {
     /// Range of its keys, in a range table.
     pub range: Option<RangeSummary>,
     /// The running split or merge, if there is one.
-    pub reshaping: Option<Reshaping>,
+    pub reshaping: Option<RangeChangeStatus>,
     /// Reasons why it is unavailable or degraded.
     pub reasons: Vec<Reason>,
     /// The running move, if there is one.
@@ -199,9 +199,9 @@ pub struct PartitionCopy {
     /// The node's name.
     pub node: String,
     /// State of the node, as seen by the coordinators.
-    pub node_status: Word<NodeStatus>,
+    pub node_status: OpenEnum<NodeStatus>,
     /// State of the replica.
-    pub state: Word<ReplicaState>,
+    pub state: OpenEnum<ReplicaState>,
     /// True if it leads.
     pub leads: bool,
     /// Bytes stored; 0 until the size is known.
@@ -218,7 +218,7 @@ pub struct ForceLeaderCheck {
     /// Name of the node that would lead.
     pub leader: Option<String>,
     /// Completeness of the replica.
-    pub condition: Option<Word<Condition>>,
+    pub condition: Option<OpenEnum<Condition>>,
     /// Nodes that are not alive and hold complete data: starting one of them would lose nothing.
     pub lose_nothing: Vec<NodeName>,
     /// Nodes that are not alive and hold a better replica: starting one of them first would lose less.

@@ -3,7 +3,7 @@
 use crate::method::{Document, invalid};
 use archon_types::limits::check_address;
 use archon_types::subject::Cause;
-use archon_types::{CoordinatorRole, DoubtKind, ErrorDetail, QuorumChange, Word};
+use archon_types::{CoordinatorRole, DoubtKind, ErrorDetail, OpenEnum, QuorumChange};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Quorum {
     #[serde(rename = "coordinator_id")]
     pub id: u64,
     /// Its role.
-    pub role: Word<CoordinatorRole>,
+    pub role: OpenEnum<CoordinatorRole>,
     /// Number of the leader, if known.
     pub leader_id: Option<u64>,
     /// Address of the leader, if known.
@@ -75,7 +75,7 @@ pub struct QuorumRecovery {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RecoveryDoubt {
     /// Kind of question.
-    pub kind: Word<DoubtKind>,
+    pub kind: OpenEnum<DoubtKind>,
     /// A node, a table or a partition.
     pub about: String,
     /// The question, in a sentence.
@@ -107,7 +107,7 @@ pub struct CoordinatorStatus {
     /// Address as HOST:PORT.
     pub address: String,
     /// Its role in the quorum.
-    pub role: Word<CoordinatorRole>,
+    pub role: OpenEnum<CoordinatorRole>,
     /// True if it has no vote: it only copies the log.
     pub learner: bool,
     /// Log entries behind the leader, if known.

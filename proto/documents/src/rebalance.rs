@@ -4,11 +4,11 @@ use crate::codec::ANSWER_BYTES_MAX;
 use crate::method::{Document, invalid, known};
 use archon_types::limits::{PLAN_MOVES_MAX, PLAN_UNMET_MAX};
 pub(crate) use archon_types::plan::Plan;
-use archon_types::plan::{Move, UnknownFields, Unmet};
+use archon_types::plan::{Move, UnknownFields, UnmetGoal};
 use archon_types::subject::Subject;
 use archon_types::{
-    ErrorDetail, KeyText, MoveCode, MoveKind, MovePhase, NodeId, ReshapingKind, ReshapingPhase, TableId, UnmetCode,
-    Version, Word,
+    ErrorDetail, KeyText, MoveCode, MoveKind, MovePhase, NodeId, OpenEnum, RangeChangeKind, RangeChangePhase, TableId,
+    UnmetCode, Version,
 };
 use schemars::JsonSchema;
 use serde::de::{Error as _, SeqAccess, Visitor};
@@ -24,7 +24,7 @@ pub struct RebalanceStatus {
     /// The moves of the present or last plan.
     pub moves: Vec<MoveStatus>,
     /// Running splits and merges, the first 256.
-    pub reshapings: Vec<Reshaping>,
+    pub reshapings: Vec<RangeChangeStatus>,
     /// Number of running splits and merges.
     pub reshapings_total: u32,
 }
@@ -76,7 +76,7 @@ pub struct MoveStatus {
     #[serde(rename = "move_id")]
     pub id: u64,
     /// Kind of move.
-    pub kind: Word<MoveKind>,
+    pub kind: OpenEnum<MoveKind>,
     /// The table's number.
     pub table_id: u64,
     /// The table's name.
@@ -92,7 +92,7 @@ pub struct MoveStatus {
     /// Name of the target node.
     pub to: String,
     /// Its phase.
-    pub phase: Word<MovePhase>,
+    pub phase: OpenEnum<MovePhase>,
     /// Progress, `0..=100`.
     pub percent: u32,
     /// Bytes copied.
@@ -122,7 +122,7 @@ impl MoveStatus {
 
 /// A running split or merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Reshaping {
+pub struct RangeChangeStatus {
     /// The table's number.
     pub table_id: u64,
     /// The table's name.
@@ -130,9 +130,9 @@ pub struct Reshaping {
     /// Number within its table of the partition that is split, or that receives the keys of a merge.
     pub partition: u32,
     /// Split or merge.
-    pub kind: Word<ReshapingKind>,
+    pub kind: OpenEnum<RangeChangeKind>,
     /// Its phase.
-    pub reshaping_phase: Word<ReshapingPhase>,
+    pub reshaping_phase: OpenEnum<RangeChangePhase>,
     /// Number of the new partition of a split, or of the partition deleted by a merge.
     pub right: u32,
     /// First key of the right partition.
@@ -150,7 +150,7 @@ pub struct Reshaping {
     pub message: String,
 }
 
-impl Reshaping {
+impl RangeChangeStatus {
     /// Returns the partition's name for people: `orders/7`.
     pub fn partition_name(&self) -> String {
         format!("{}/{}", self.table, self.partition)
@@ -159,7 +159,7 @@ impl Reshaping {
 
 /// Effect of cancelling a rebalance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Cancelled {
+pub struct RebalanceCancellation {
     /// Number of moves being undone.
     pub moves_cancelled: u32,
     /// Number of moves past the point of no return, which continue.
@@ -221,7 +221,7 @@ fn strict_plan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Plan, D::Er
         #[serde(deserialize_with = "strict_moves")]
         moves: Vec<Move>,
         #[serde(default, deserialize_with = "strict_unmet")]
-        unmet: Vec<Unmet>,
+        unmet: Vec<UnmetGoal>,
         #[serde(skip)]
         unknown: UnknownFields,
     }
@@ -232,7 +232,7 @@ fn strict_moves<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Move>,
     #[derive(Deserialize)]
     #[serde(remote = "Move", deny_unknown_fields)]
     struct StrictMove {
-        kind: Word<MoveKind>,
+        kind: OpenEnum<MoveKind>,
         table_id: TableId,
         table: String,
         partition: u32,
@@ -241,7 +241,7 @@ fn strict_moves<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Move>,
         to_id: NodeId,
         to: String,
         bytes_total: u64,
-        code: Word<MoveCode>,
+        code: OpenEnum<MoveCode>,
         message: String,
         #[serde(skip)]
         unknown: UnknownFields,
@@ -251,18 +251,18 @@ fn strict_moves<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Move>,
     deserializer.deserialize_seq(BoundedList { what: "moves", max: PLAN_MOVES_MAX, item: |Item(step)| step })
 }
 
-fn strict_unmet<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Unmet>, D::Error> {
+fn strict_unmet<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<UnmetGoal>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(remote = "Unmet", deny_unknown_fields)]
+    #[serde(remote = "UnmetGoal", deny_unknown_fields)]
     struct StrictUnmet {
-        code: Word<UnmetCode>,
+        code: OpenEnum<UnmetCode>,
         subject: Subject,
         message: String,
         #[serde(skip)]
         unknown: UnknownFields,
     }
     #[derive(Deserialize)]
-    struct Item(#[serde(with = "StrictUnmet")] Unmet);
+    struct Item(#[serde(with = "StrictUnmet")] UnmetGoal);
     deserializer.deserialize_seq(BoundedList { what: "unmet goals", max: PLAN_UNMET_MAX, item: |Item(unmet)| unmet })
 }
 

@@ -70,7 +70,7 @@ fn answers_tolerate_fields_of_newer_versions() {
             _ => {}
         }
     }
-    assert!(seen.contains("Move") && seen.contains("Unmet"), "{seen:?}");
+    assert!(seen.contains("Move") && seen.contains("UnmetGoal"), "{seen:?}");
 }
 
 /// Line of `admin.proto` before the generated calls.

@@ -2,7 +2,8 @@
 
 use crate::method::{Document, invalid, known};
 use archon_types::{
-    ErrorDetail, Setting, SettingChange, SettingChanged, SettingStep, SettingUnit, Settings, Version, Vocabulary, Word,
+    ErrorDetail, OpenEnum, Setting, SettingChange, SettingChanged, SettingStep, SettingUnit, Settings, Version,
+    Vocabulary,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ pub struct SettingsSummary {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SettingSummary {
     /// The setting.
-    pub setting: Word<Setting>,
+    pub setting: OpenEnum<Setting>,
     /// Current value.
     pub current: u64,
     /// Default value.
@@ -30,7 +31,7 @@ pub struct SettingSummary {
     /// Maximum value.
     pub highest: u64,
     /// Its unit.
-    pub unit: Word<SettingUnit>,
+    pub unit: OpenEnum<SettingUnit>,
     /// True if it can be changed while the cluster runs.
     pub changeable: bool,
     /// Reason why it cannot be changed; absent if it can.
@@ -70,7 +71,7 @@ pub struct Configure {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SettingValue {
     /// The setting.
-    pub setting: Word<Setting>,
+    pub setting: OpenEnum<Setting>,
     /// The value.
     pub value: u64,
 }
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn configure_refuses_no_settings_and_unknown_ones() {
-        let change = |setting: &str| SettingValue { setting: Word::read(setting), value: 1 };
+        let change = |setting: &str| SettingValue { setting: OpenEnum::read(setting), value: 1 };
         let with = |changes| Configure { changes, if_version: None, dry_run: false };
         assert_eq!(with(vec![change("lease_ms")]).check(), Ok(()));
         assert!(with(vec![]).check().is_err());

@@ -4,7 +4,7 @@ use crate::findings::Reason;
 use crate::method::{Document, invalid};
 use crate::quorum::CoordinatorStatus;
 use archon_types::subject::{Cause, Subject};
-use archon_types::{ErrorDetail, EventCode, Severity, TransportKind, Word};
+use archon_types::{ErrorDetail, EventCode, OpenEnum, Severity, TransportKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct Status {
     /// The voters.
     pub coordinators: Vec<CoordinatorStatus>,
     /// Transport of the leading coordinator.
-    pub transport: Word<TransportKind>,
+    pub transport: OpenEnum<TransportKind>,
     /// Version of the newest row of the tables.
     pub table_version: u64,
     /// Number of nodes that send heartbeats.
@@ -60,10 +60,10 @@ pub struct Event {
     /// Unix time in milliseconds.
     pub at_ms: u64,
     /// The kind of event.
-    pub code: Word<EventCode>,
+    pub code: OpenEnum<EventCode>,
     /// Severity of the code.
     #[serde(default = "severity_of_older_versions")]
-    pub severity: Word<Severity>,
+    pub severity: OpenEnum<Severity>,
     /// The cause.
     pub by: Cause,
     /// The object.
@@ -76,7 +76,7 @@ pub struct Event {
 }
 
 /// Returns the severity of an event from a coordinator that names none.
-fn severity_of_older_versions() -> Word<Severity> {
+fn severity_of_older_versions() -> OpenEnum<Severity> {
     Severity::Notice.into()
 }
 

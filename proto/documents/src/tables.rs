@@ -6,8 +6,8 @@ use crate::partitions::RangeSummary;
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_name};
 use archon_types::subject::NodeName;
 use archon_types::{
-    ErrorDetail, Holds, KeyText, KeysBy, NodeStatus, PartitionStatus, Partitioning, RangeLimits, Table, TableChange,
-    Word,
+    ErrorDetail, KeyText, KeysBy, NodeStatus, OpenEnum, PartitionStatus, Partitioning, RangeLimits, Table, TableChange,
+    TableContent,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct TableSummary {
     /// Number of partitions.
     pub partitions_total: u32,
     /// Hashed keys or ranges.
-    pub keys: Word<KeysBy>,
+    pub keys: OpenEnum<KeysBy>,
     /// Size of keys and values in bytes above which a partition is split automatically; null: never.
     pub split_above_bytes: Option<u64>,
     /// Operations per second above which a partition is split automatically; null: never.
@@ -34,7 +34,7 @@ pub struct TableSummary {
     /// Number of replicas of each partition.
     pub replication: u32,
     /// Data or leases.
-    pub holds: Word<Holds>,
+    pub holds: OpenEnum<TableContent>,
     /// Log index of its last change.
     pub version: u64,
 }
@@ -102,7 +102,7 @@ pub struct CreateTable {
     /// Number of replicas of each partition, 1 to 7; 1 for a lease table.
     pub replication: u8,
     /// Data or leases.
-    pub holds: Word<Holds>,
+    pub holds: OpenEnum<TableContent>,
 }
 
 /// Changes a table; absent values stay as they are.
@@ -187,7 +187,7 @@ pub struct TableHolder {
     /// The node's name.
     pub node: String,
     /// State of the node, as seen by the coordinators.
-    pub node_status: Word<NodeStatus>,
+    pub node_status: OpenEnum<NodeStatus>,
     /// Number of partitions it leads, or owns in a lease table.
     pub partitions_led: u32,
     /// Number of replicas it holds; 0 in a lease table.
@@ -207,7 +207,7 @@ pub struct TablePartition {
     /// Range of its keys, in a range table.
     pub range: Option<RangeSummary>,
     /// Its status.
-    pub status: Word<PartitionStatus>,
+    pub status: OpenEnum<PartitionStatus>,
     /// Epoch of its leadership; rises with each one.
     pub epoch: u64,
     /// Number of the leader, or of the owner in a lease table, if there is one.
@@ -240,7 +240,7 @@ pub struct TableDropped {
 
 impl CreateTable {
     /// A request for a table with these partitions.
-    pub fn new(table: &str, partitioning: Partitioning, replication: u8, holds: Holds) -> Self {
+    pub fn new(table: &str, partitioning: Partitioning, replication: u8, holds: TableContent) -> Self {
         let (partitions, split_at, limits) = match partitioning {
             Partitioning::Hash { partitions } => (Some(partitions), Vec::new(), RangeLimits::NONE),
             Partitioning::Range { split_at, limits } => (None, split_at.into_iter().map(KeyText).collect(), limits),
@@ -263,7 +263,7 @@ impl CreateTable {
     ///
     /// # Errors
     /// `InvalidArgument`, if this version does not know it.
-    pub fn holds(&self) -> Result<Holds, ErrorDetail> {
+    pub fn holds(&self) -> Result<TableContent, ErrorDetail> {
         known(&self.holds, "CreateTable.holds")
     }
 }
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn create_table_is_checked() {
         let hash = Partitioning::Hash { partitions: 16_384 };
-        let good = CreateTable::new("orders", hash, 3, Holds::Data);
+        let good = CreateTable::new("orders", hash, 3, TableContent::Data);
         assert_eq!(good.check(), Ok(()));
         assert_eq!(good.wanted().as_deref(), Some("16384 partitions, 3 replicas of each"));
         let keys = |keys: &[&'static str]| keys.iter().map(|key| KeyText((*key).into())).collect::<Vec<_>>();
@@ -381,12 +381,12 @@ mod tests {
             CreateTable { partitions: None, limits: dust, ..good.clone() },
             CreateTable { split_at: keys(&["m"]), ..good.clone() },
             CreateTable { replication: 8, ..good.clone() },
-            CreateTable { holds: Word::read("dust"), ..good.clone() },
+            CreateTable { holds: OpenEnum::read("dust"), ..good.clone() },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }
         let ranges = Partitioning::Range { split_at: vec!["m".into()], limits: RangeLimits::NONE };
-        let request = CreateTable::new("orders", ranges.clone(), 1, Holds::Data);
+        let request = CreateTable::new("orders", ranges.clone(), 1, TableContent::Data);
         assert_eq!((request.check(), request.partitioning()), (Ok(()), ranges));
     }
 

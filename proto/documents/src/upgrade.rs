@@ -1,7 +1,7 @@
 //! The protocol of the cluster, and the members that keep it from a newer one.
 
 use crate::method::Document;
-use archon_types::{MemberKind, Word};
+use archon_types::{MemberKind, OpenEnum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct UpgradeSummary {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeMember {
     /// Coordinator, node or participant.
-    pub kind: Word<MemberKind>,
+    pub kind: OpenEnum<MemberKind>,
     /// Number of the member; coordinators are numbered separately from nodes and participants.
     pub id: u64,
     /// Name of the member; the address of a coordinator.

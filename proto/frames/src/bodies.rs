@@ -40,21 +40,21 @@ impl PartialBodies {
 }
 
 impl<S> Layer<S> for PartialBodies {
-    type Service = Bounded<S>;
+    type Service = BoundedRequests<S>;
 
-    fn layer(&self, inner: S) -> Bounded<S> {
-        Bounded { inner, bodies: self.clone() }
+    fn layer(&self, inner: S) -> BoundedRequests<S> {
+        BoundedRequests { inner, bodies: self.clone() }
     }
 }
 
 /// A service with bounded requests.
 #[derive(Clone, Debug)]
-pub struct Bounded<S> {
+pub struct BoundedRequests<S> {
     inner: S,
     bodies: PartialBodies,
 }
 
-impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Bounded<S> {
+impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for BoundedRequests<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -182,9 +182,9 @@ mod tests {
     use std::future::poll_fn;
 
     /// Yields its chunks, then stays pending.
-    struct Stuck(Vec<Bytes>);
+    struct StuckBody(Vec<Bytes>);
 
-    impl http_body::Body for Stuck {
+    impl http_body::Body for StuckBody {
         type Data = Bytes;
         type Error = Status;
 
@@ -195,7 +195,7 @@ mod tests {
 
     fn body(budget: &PartialBudget, streams: bool, chunks: &[&[u8]]) -> PartialBody {
         let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk)).collect();
-        PartialBody::new(Body::new(Stuck(chunks)), streams, budget.clone())
+        PartialBody::new(Body::new(StuckBody(chunks)), streams, budget.clone())
     }
 
     async fn next(body: &mut PartialBody) -> Result<Bytes, Status> {

@@ -1,7 +1,7 @@
 //! Handshake of a stream.
 
 use crate::{FrameError, FrameReader, FrameWriter, PartialBudget};
-use archon_security::{Caller, Expected, Protocol, Role, Stream, Transport, rights};
+use archon_security::{Caller, ExpectedPeer, Protocol, Role, Stream, Transport, rights};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -113,7 +113,7 @@ impl StreamKind {
 pub async fn connect(
     transport: &Transport,
     address: &str,
-    expected: &Expected,
+    expected: &ExpectedPeer,
     kind: StreamKind,
     bytes_max: usize,
     timeout: Duration,
@@ -132,7 +132,7 @@ pub async fn connect(
 pub async fn connect_and_greet<T, F: Future<Output = Result<T, FrameError>>>(
     transport: &Transport,
     address: &str,
-    expected: &Expected,
+    expected: &ExpectedPeer,
     (kind, bytes_max): (StreamKind, usize),
     timeout: Duration,
     greet: impl Fn(FrameReader, FrameWriter) -> F,
@@ -167,7 +167,7 @@ impl From<std::io::Error> for ConnectError {
 
 /// Protocol of a connection, from its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Opening {
+pub enum ConnectionProtocol {
     /// A stream of frames begins, for [`accept`].
     Frames,
     /// A TLS handshake begins.
@@ -179,7 +179,7 @@ pub enum Opening {
 /// First byte of a TLS handshake.
 const FIRST_BYTE_OF_TLS: u8 = 0x16;
 
-impl Opening {
+impl ConnectionProtocol {
     /// Waits for the first byte of a connection, without consuming it.
     ///
     /// # Errors

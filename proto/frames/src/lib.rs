@@ -29,17 +29,17 @@ mod sort;
 pub mod testing;
 mod writer;
 
-pub use bodies::{Bounded, PartialBodies};
+pub use bodies::{BoundedRequests, PartialBodies};
 pub use ending::{end_stream, first_message};
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
 pub use handshake::{
-    HANDSHAKE_BYTES, OPEN_TIMEOUT, Opening, StreamKind, accept, connect, connect_and_greet, turn_away,
+    ConnectionProtocol, HANDSHAKE_BYTES, OPEN_TIMEOUT, StreamKind, accept, connect, connect_and_greet, turn_away,
 };
 pub use keepalive::Keepalive;
 pub use partial::{PARTIAL_BYTES_MAX, PartialBudget, PartialMessage};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
-pub use responses::{BoundedResponses, Counted};
-pub use server::{GrpcServer, GrpcSettings, Serving};
-pub use sort::{Incoming, route, sort, turn_away_in_its_words};
+pub use responses::{BoundedResponses, CountedResponses};
+pub use server::{GrpcServer, GrpcSettings, ServerFuture};
+pub use sort::{IncomingConnections, route, sort, turn_away_in_its_words};
 pub use writer::{FrameWriter, Progress};

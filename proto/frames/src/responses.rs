@@ -1,7 +1,7 @@
 //! Responses of gRPC: counted from the end of a call until the caller has read them.
 
 use archon_proto::convert::error::status_of;
-use archon_proto::guarded::Connection;
+use archon_proto::guarded_connection::Connection;
 use archon_security::{CallPermit, CallQuota, Caller, CountedBody, UnreadAccount, UnreadBudget};
 use archon_types::ErrorDetail;
 use http_body::Frame;
@@ -55,21 +55,21 @@ impl BoundedResponses {
 }
 
 impl<S> Layer<S> for BoundedResponses {
-    type Service = Counted<S>;
+    type Service = CountedResponses<S>;
 
-    fn layer(&self, inner: S) -> Counted<S> {
-        Counted { inner, responses: self.clone() }
+    fn layer(&self, inner: S) -> CountedResponses<S> {
+        CountedResponses { inner, responses: self.clone() }
     }
 }
 
 /// A service with counted responses.
 #[derive(Clone, Debug)]
-pub struct Counted<S> {
+pub struct CountedResponses<S> {
     inner: S,
     responses: BoundedResponses,
 }
 
-impl<S> Service<http::Request<Body>> for Counted<S>
+impl<S> Service<http::Request<Body>> for CountedResponses<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>>,
     S::Future: Send + 'static,

@@ -2,8 +2,8 @@
 
 use crate::{BoundedResponses, PartialBodies};
 use archon_proto::authority::Authority;
-use archon_proto::guarded::Guarded;
-use archon_proto::trace::Traced;
+use archon_proto::guarded_connection::GuardedConnection;
+use archon_proto::trace::TraceLayer;
 use std::io;
 use std::pin::Pin;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct GrpcSettings {
 }
 
 /// A running server. It ends at its token, or with an error of the library.
-pub type Serving = Pin<Box<dyn Future<Output = Result<(), tonic::transport::Error>> + Send>>;
+pub type ServerFuture = Pin<Box<dyn Future<Output = Result<(), tonic::transport::Error>> + Send>>;
 
 /// Services with the layers that each call passes, from outside to inside: bounded responses, traces, authority, bounded requests.
 ///
@@ -55,7 +55,11 @@ impl GrpcServer {
     ///
     /// # Errors
     /// An error of the library, which ends the server.
-    pub fn serve(self, connections: mpsc::Receiver<io::Result<Guarded>>, end: CancellationToken) -> Serving {
+    pub fn serve(
+        self,
+        connections: mpsc::Receiver<io::Result<GuardedConnection>>,
+        end: CancellationToken,
+    ) -> ServerFuture {
         let Self { settings, routes, responses, authority, partial } = self;
         let served = Server::builder()
             .max_concurrent_streams(STREAMS_MAX)
@@ -64,7 +68,7 @@ impl GrpcServer {
             .http2_keepalive_interval(Some(settings.keepalive_interval))
             .http2_keepalive_timeout(Some(settings.keepalive_timeout))
             .layer(responses)
-            .layer(Traced)
+            .layer(TraceLayer)
             .layer(authority)
             .layer(partial)
             .add_routes(routes)

@@ -2,8 +2,8 @@
 //! byte.
 
 use crate::ending::end_stream;
-use crate::{FrameError, FrameReader, FrameWriter, Opening, PartialBudget, StreamKind, accept};
-use archon_proto::guarded::{Guarded, TURNED_AWAY_TIMEOUT, no_place};
+use crate::{ConnectionProtocol, FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
+use archon_proto::guarded_connection::{GuardedConnection, TURNED_AWAY_TIMEOUT, no_place};
 use archon_proto::listen::ACCEPT_AGAIN;
 use archon_security::connection_limit::{CallerKind, ConnectionLimit, Entry, Refusal};
 use archon_security::{Caller, Protocol, Role, Stream, Transport};
@@ -23,13 +23,13 @@ const TLS_SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// Connections of a listener, with their places.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct IncomingConnections {
     listener: TcpListener,
     connection_limit: Arc<ConnectionLimit>,
     transport: Transport,
 }
 
-impl Incoming {
+impl IncomingConnections {
     /// Creates the source of connections of `listener`, by `transport`.
     pub const fn new(listener: TcpListener, connection_limit: Arc<ConnectionLimit>, transport: Transport) -> Self {
         Self { listener, connection_limit, transport }
@@ -50,8 +50,8 @@ impl Incoming {
 /// `partial` bounds their partial messages. A failure to accept is passed to `failed`; the next attempt follows after a
 /// pause.
 pub async fn sort<F: Future<Output = ()> + Send>(
-    mut incoming: Incoming,
-    grpc: mpsc::Sender<io::Result<Guarded>>,
+    mut incoming: IncomingConnections,
+    grpc: mpsc::Sender<io::Result<GuardedConnection>>,
     partial: PartialBudget,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -86,7 +86,7 @@ pub async fn route<F: Future<Output = ()>>(
     connection: TcpStream,
     transport: &Transport,
     entry: Entry,
-    grpc: mpsc::Sender<io::Result<Guarded>>,
+    grpc: mpsc::Sender<io::Result<GuardedConnection>>,
     stop: &CancellationToken,
     partial: impl Fn(StreamKind) -> PartialBudget,
     serve: impl FnOnce(Caller, StreamKind, FrameReader, FrameWriter) -> F,
@@ -106,7 +106,7 @@ pub async fn route<F: Future<Output = ()>>(
     }
     if protocol == Protocol::Grpc {
         // gRPC also refuses unknown protocols. A server that has ended accepts no more connections.
-        return drop(grpc.send(Ok(Guarded::new(stream, entry))).await);
+        return drop(grpc.send(Ok(GuardedConnection::new(stream, entry))).await);
     }
     let caller = entry.caller(stream.peer().cloned());
     // A stream ends its own work; an unfinished handshake is dropped.
@@ -149,14 +149,16 @@ fn admit(entry: &Entry, kind: StreamKind, caller: &Caller) -> Result<(), ErrorDe
 /// Determines the protocol of a connection, once its caller is known; `None` for a failed connection.
 async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Option<(Protocol, Stream)> {
     let silence_max = if transport.tls().is_some() { TLS_SILENCE_MAX } else { SILENCE_MAX };
-    let Ok(Ok(opening)) = timeout(silence_max, Opening::of(&connection)).await else {
+    let Ok(Ok(opening)) = timeout(silence_max, ConnectionProtocol::of(&connection)).await else {
         tracing::debug!("a connection sent nothing");
         return None;
     };
     match (transport, opening) {
-        (Transport::Plaintext { .. }, Opening::Frames) => Some((Protocol::Frames, connection.into())),
-        (Transport::Plaintext { .. }, Opening::Tls | Opening::Other) => Some((Protocol::Grpc, connection.into())),
-        (Transport::Tls(tls), Opening::Tls) => {
+        (Transport::Plaintext { .. }, ConnectionProtocol::Frames) => Some((Protocol::Frames, connection.into())),
+        (Transport::Plaintext { .. }, ConnectionProtocol::Tls | ConnectionProtocol::Other) => {
+            Some((Protocol::Grpc, connection.into()))
+        }
+        (Transport::Tls(tls), ConnectionProtocol::Tls) => {
             let from = connection.peer_addr().ok();
             let Some(delay) = entry.handshake_delay(Instant::now()) else {
                 tracing::debug!(?from, "a connection is closed: its address has too many unfinished TLS handshakes");
@@ -177,7 +179,7 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
                 }
             }
         }
-        (Transport::Tls(_), Opening::Frames | Opening::Other) => {
+        (Transport::Tls(_), ConnectionProtocol::Frames | ConnectionProtocol::Other) => {
             let why = "this member requires TLS, but the connection is plaintext: give a directory of credentials with \
                  --tls-dir";
             turn_away_in_its_words(connection, ErrorDetail::new(ErrorKind::Refused, why)).await;
@@ -192,7 +194,7 @@ async fn turn_away(protocol: Protocol, stream: Stream, why: ErrorDetail) {
         // Errors are ignored: the peer may be gone.
         match protocol {
             Protocol::Frames => drop(crate::turn_away(stream, why).await),
-            Protocol::Grpc => drop(archon_proto::guarded::turn_away(stream, &why).await),
+            Protocol::Grpc => drop(archon_proto::guarded_connection::turn_away(stream, &why).await),
         }
     };
     let _ = timeout(TURNED_AWAY_TIMEOUT, ended).await;
@@ -201,9 +203,9 @@ async fn turn_away(protocol: Protocol, stream: Stream, why: ErrorDetail) {
 /// Sends the reason to a connection without a place, in its own protocol, unless it is silent itself. A TLS connection
 /// is only closed, because plaintext would mislead it.
 pub async fn turn_away_in_its_words(connection: TcpStream, why: ErrorDetail) {
-    match timeout(TURNED_AWAY_TIMEOUT, Opening::of(&connection)).await {
-        Ok(Ok(Opening::Frames)) => turn_away(Protocol::Frames, connection.into(), why).await,
-        Ok(Ok(Opening::Other)) => turn_away(Protocol::Grpc, connection.into(), why).await,
-        Ok(Ok(Opening::Tls) | Err(_)) | Err(_) => {}
+    match timeout(TURNED_AWAY_TIMEOUT, ConnectionProtocol::of(&connection)).await {
+        Ok(Ok(ConnectionProtocol::Frames)) => turn_away(Protocol::Frames, connection.into(), why).await,
+        Ok(Ok(ConnectionProtocol::Other)) => turn_away(Protocol::Grpc, connection.into(), why).await,
+        Ok(Ok(ConnectionProtocol::Tls) | Err(_)) | Err(_) => {}
     }
 }

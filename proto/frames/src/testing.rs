@@ -1,6 +1,6 @@
 //! Servers of fake members for tests: gRPC calls and frame streams on loopback.
 
-use crate::{FrameReader, FrameWriter, Incoming, PARTIAL_BYTES_MAX, PartialBudget, StreamKind, sort};
+use crate::{FrameReader, FrameWriter, IncomingConnections, PARTIAL_BYTES_MAX, PartialBudget, StreamKind, sort};
 use archon_security::Transport;
 use archon_security::connection_limit::ConnectionLimit;
 use std::io;
@@ -91,7 +91,7 @@ async fn serve<F: Future<Output = ()> + Send>(
     end: CancellationToken,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let incoming = Incoming::new(
+    let incoming = IncomingConnections::new(
         listener,
         ConnectionLimit::with_address_max(CONNECTIONS_MAX, CONNECTIONS_MAX, Arc::default()),
         Transport::default(),

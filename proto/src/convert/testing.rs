@@ -6,9 +6,9 @@ use archon_types::into_plain;
 use archon_types::limits::{EXPIRY_MS_MAX, WEIGHTS};
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, Change, Check, ClientId, Epoch, ErrorDetail, ErrorKind, Expiry, Holds, Incarnation, Millis, Node, NodeGoal,
+    Answer, Change, Check, ClientId, Epoch, ErrorDetail, ErrorKind, Expiry, Incarnation, Millis, Node, NodeGoal,
     NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
-    ReplicaState, Revision, Stored, Table, TableDelta, TableId, Version,
+    ReplicaState, Revision, StoredValue, Table, TableContent, TableDelta, TableId, Version,
 };
 use archon_types::{
     KeyRange, Keys, ManyKeys, Merge, MergeSide, Position, RangeLimits, RightCopy, RightStage, ScanOrder, Seq, Split,
@@ -113,7 +113,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         expires,
     });
     let stored = || {
-        (bytes(), revision(), option::of(millis())).prop_map(|(value, revision, expires)| Stored {
+        (bytes(), revision(), option::of(millis())).prop_map(|(value, revision, expires)| StoredValue {
             value,
             revision,
             expires,
@@ -284,7 +284,7 @@ pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
                     Keys::Hash { partitions: count }
                 },
                 replication,
-                holds: if count % 2 == 0 { Holds::Data } else { Holds::Lease },
+                holds: if count % 2 == 0 { TableContent::Data } else { TableContent::Lease },
                 version: Version::new(version),
             },
             since: Version::new(since),

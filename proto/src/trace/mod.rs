@@ -31,7 +31,7 @@ mod serve;
 pub use archon_types::{TRACEPARENT, TraceContext};
 pub use channel::TracedChannel;
 pub use current::{Tracer, current, set_tracer, within};
-pub use serve::{RequestSpan, Traced, TracedService, of_header};
+pub use serve::{RequestSpan, TraceLayer, TracedService, of_header};
 
 /// Target of the spans of traced calls.
 pub const TARGET: &str = "archon::trace";

@@ -56,9 +56,9 @@ impl RequestSpan {
 
 /// Layer that answers each traced call within its own span.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Traced;
+pub struct TraceLayer;
 
-impl<S> Layer<S> for Traced {
+impl<S> Layer<S> for TraceLayer {
     type Service = TracedService<S>;
 
     fn layer(&self, inner: S) -> TracedService<S> {
@@ -117,9 +117,9 @@ mod tests {
 
     /// Answers with its own context.
     #[derive(Clone)]
-    struct Told;
+    struct ContextEcho;
 
-    impl Service<http::Request<Body>> for Told {
+    impl Service<http::Request<Body>> for ContextEcho {
         type Response = http::Response<Body>;
         type Error = std::convert::Infallible;
         type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
@@ -145,7 +145,7 @@ mod tests {
         for header in headers {
             request.headers_mut().append(TRACEPARENT, HeaderValue::from_bytes(header).unwrap());
         }
-        let response = Traced.layer(Told).call(request).await.unwrap();
+        let response = TraceLayer.layer(ContextEcho).call(request).await.unwrap();
         of_header(response.headers())
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let incoming = tonic::transport::server::TcpIncoming::from(listener);
-        let server = tonic::transport::Server::builder().layer(Traced).add_service(TableServer::new(Table));
+        let server = tonic::transport::Server::builder().layer(TraceLayer).add_service(TableServer::new(Table));
         let serving = tokio::spawn(server.serve_with_incoming(incoming));
         let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         let mut client = TableClient::new(TracedChannel::from(channel));

@@ -1,6 +1,6 @@
 //! One error vocabulary for every boundary: the kind, the wrong input, and the possible reaction of a caller.
 
-use crate::admin::word::Vocabulary;
+use crate::admin::open_enum::Vocabulary;
 use crate::ids::Version;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -25,15 +25,15 @@ pub use admin::finding::{
     AuthorityUse, CondemnedCopies, Finding, OTHER_HISTORY_REMEDY, OutdatedMember, Severity, StandingOrder, Supply,
 };
 pub use admin::moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
+pub use admin::open_enum::{OpenEnum, UnknownWord, Vocabulary};
 pub use admin::plan;
 pub use admin::quorum::{DoubtKind, QuorumChange};
+pub use admin::range_change::{RangeChangeKind, RangeChangePhase};
 pub use admin::reason::{Facts, ReasonCode};
-pub use admin::reshaping::{ReshapingKind, ReshapingPhase};
 pub use admin::role::CoordinatorRole;
 pub use admin::setting::{Setting, SettingChange, SettingChanged, SettingStep, SettingUnit};
 pub use admin::settings::{Settings, SettingsError, min_in_sync_default};
 pub use admin::subject;
-pub use admin::word::{UnknownWord, Vocabulary, Word};
 pub use common::backoff::Backoff;
 pub use common::disk_full::{DiskFull, DiskLimit};
 pub use common::hex;
@@ -59,10 +59,10 @@ pub use members::doors::{
 };
 pub use members::duty::{Duty, Fact, ReplicaName, Report};
 pub use members::failover::Failover;
+pub use members::fencing_proof::FencingProof;
 pub use members::member_certificate::{AuthorityPrint, MemberCertificate, Renewal, ends_soon};
 pub use members::node::{Node, NodeGoal, NodeStatus, REDIS_SINCE};
 pub use members::node_traits::{NodeTraits, TraitsChange};
-pub use members::over::Over;
 pub use members::participant::{Participant, TABLES_SERVED_MAX};
 pub use members::plaintext::{check_plaintext, is_loopback};
 pub use members::protocol::{
@@ -74,7 +74,7 @@ pub use members::relays::{
 pub use members::transport_kind::TransportKind;
 pub use operations::expiry::Expiry;
 pub use operations::op;
-pub use operations::op::{Answer, Op, OpId, Stored};
+pub use operations::op::{Answer, Op, OpId, StoredValue};
 pub use operations::op_kind::OpKind;
 pub use operations::packed_entries::{pack_entry, unpack_entries};
 pub use operations::transaction;
@@ -85,14 +85,14 @@ pub use tables::key_range::{KeyRange, ScanOrder, check_split_points};
 pub use tables::merge::{MERGE_BYTES_MAX, Merge, MergeSide};
 pub use tables::partition::{Partition, PartitionStatus, Placement, ReplicaState};
 pub use tables::partition_table::{PartitionTable, Route};
-pub use tables::piece::{Assembled, Assembly, TablePiece, node_bytes};
+pub use tables::piece::{Assembly, AssemblyResult, TablePiece, node_bytes};
 pub use tables::position::Position;
 pub use tables::range_limits::{
-    Outgrown, RangeLimits, SPLIT_BYTES_MIN, SPLIT_RATE_MIN, TableChange, TableTraits, Undersized,
+    ExceededLimit, LowUsage, RangeLimits, SPLIT_BYTES_MIN, SPLIT_RATE_MIN, TableChange, TableTraits,
 };
 pub use tables::removed::RemovedNodes;
 pub use tables::slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, slots_of, tag_of};
 pub use tables::split::{Middle, RightCopy, RightStage, Split, check_split_at};
 pub use tables::table::{
-    DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableDelta, TableList,
+    DEFAULT_TABLE, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableContent, TableDelta, TableList,
 };

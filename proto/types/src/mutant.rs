@@ -32,18 +32,18 @@ macro_rules! mutants {
     };
 }
 
-/// Declares a crate's `Broken`, which holds the active `Mutant`. `Mutant` must be in scope.
+/// Declares a crate's `DisabledRule`, which holds the active `Mutant`. `Mutant` must be in scope.
 #[macro_export]
 macro_rules! broken {
     () => {
         /// The disabled rule. A product build has none and checks nothing.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct Broken {
+        pub struct DisabledRule {
             #[cfg(any(test, feature = "mutants"))]
             mutant: Option<Mutant>,
         }
 
-        impl Broken {
+        impl DisabledRule {
             /// Disables the rule of a mutant.
             #[cfg(any(test, feature = "mutants"))]
             pub const fn by(mutant: Option<Mutant>) -> Self {

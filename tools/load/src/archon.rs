@@ -1,7 +1,7 @@
 //! Archon, by its client library.
 
 use crate::failure::Failure;
-use crate::store::{Connect, Scanned, Store};
+use crate::store::{Connector, ScanResult, Store};
 use archon_client::{Client, Transport};
 use bytes::Bytes;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Archon {
 #[derive(Debug)]
 pub struct ArchonStore(Client);
 
-impl Connect for Archon {
+impl Connector for Archon {
     type Store = ArchonStore;
 
     async fn connect(&self) -> Result<ArchonStore, Failure> {
@@ -43,9 +43,9 @@ impl Store for ArchonStore {
         Ok(())
     }
 
-    async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<Scanned, Failure> {
+    async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<ScanResult, Failure> {
         let page = self.0.scan(prefix).after(after).limit(limit).page().await?;
         let bytes = page.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
-        Ok(Scanned { entries: page.entries.len(), bytes })
+        Ok(ScanResult { entries: page.entries.len(), bytes })
     }
 }

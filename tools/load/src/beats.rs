@@ -1,9 +1,9 @@
 //! A member's stream of heartbeats, driven one by one: for measurements, and for tests that inspect each answer.
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
-use archon_proto::convert::members::beats::{Beat, BeatAnswers, Beats, Granted};
+use archon_proto::convert::members::beats::{Beat, BeatAnswers, Beats, LeaseGrant};
 use archon_proto::v1;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ClusterId, ErrorDetail, ErrorKind};
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl BeatStream {
         let (reader, writer) = connect(
             &Transport::plaintext(true),
             address,
-            &Expected::Coordinators,
+            &ExpectedPeer::Coordinators,
             StreamKind::Beats,
             MESSAGE_BYTES_MAX,
             CONNECT_TIMEOUT,
@@ -49,7 +49,7 @@ impl BeatStream {
     /// # Errors
     /// The reason why nothing is granted. `DeadlineExceeded`: there was no answer within `timeout`; the stream remains
     /// usable. After `Unreachable` it is not.
-    pub async fn beat(&mut self, beat: Beat, timeout: Duration) -> Result<Granted, ErrorDetail> {
+    pub async fn beat(&mut self, beat: Beat, timeout: Duration) -> Result<LeaseGrant, ErrorDetail> {
         let number = beat.number;
         let frame = Beats { cluster: self.cluster, batch: number, beats: vec![beat], relay: None };
         self.writer.push(&v1::Beats::from(frame));
@@ -57,7 +57,7 @@ impl BeatStream {
         tokio::time::timeout(timeout, self.answer(number)).await.map_err(late)?
     }
 
-    async fn answer(&mut self, number: u64) -> Result<Granted, ErrorDetail> {
+    async fn answer(&mut self, number: u64) -> Result<LeaseGrant, ErrorDetail> {
         self.writer.flush().await.map_err(FrameError::into_detail)?;
         loop {
             let answers = self.reader.next::<v1::BeatAnswers>().await.map_err(FrameError::into_detail)?;

@@ -1,6 +1,6 @@
 //! Reason of a failed operation, as far as a measurement cares.
 
-use crate::wait::Late;
+use crate::wait::TimeoutError;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -40,8 +40,8 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-impl From<Late> for Failure {
-    fn from(late: Late) -> Self {
+impl From<TimeoutError> for Failure {
+    fn from(late: TimeoutError) -> Self {
         Self::new("timed_out", late.to_string())
     }
 }

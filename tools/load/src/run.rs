@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::keys::Values;
 use crate::process::own_cpu;
-use crate::store::Connect;
-use crate::tally::{Failed, Latency, Tally, Verb};
+use crate::store::Connector;
+use crate::tally::{FailureCount, Latency, Tally, Verb};
 use crate::worker::{Board, Part, Share, Worker};
 use crate::workload::Workload;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use tokio::task::LocalSet;
 
 /// The outcome of a workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Measured {
+pub struct WorkloadOutcome {
     /// Measured time.
     pub seconds: f64,
     /// Successful operations, without the warm-up.
@@ -27,7 +27,7 @@ pub struct Measured {
     /// Failed operations.
     pub failed: u64,
     /// The failures, by kind.
-    pub failures: BTreeMap<String, Failed>,
+    pub failures: BTreeMap<String, FailureCount>,
     /// The latency of reads.
     pub get: Option<Latency>,
     /// The latency of writes.
@@ -61,7 +61,7 @@ impl Run {
     ///
     /// # Errors
     /// If the workload is impossible or the system cannot start a thread.
-    pub fn start<C: Connect>(connect: &Arc<C>, workload: &Workload) -> Result<Self, Failure> {
+    pub fn start<C: Connector>(connect: &Arc<C>, workload: &Workload) -> Result<Self, Failure> {
         workload.check().map_err(|error| Failure::new("Workload", error.to_string()))?;
         let values = Values::new(workload.value_bytes);
         // Clients of all threads start together, once all are connected.
@@ -105,7 +105,7 @@ impl Run {
     ///
     /// # Errors
     /// If no connection could be made; failed operations are counted instead.
-    pub fn wait(mut self) -> Result<Measured, Failure> {
+    pub fn wait(mut self) -> Result<WorkloadOutcome, Failure> {
         let mut total = Tally::default();
         let (mut elapsed, mut gave_up, mut failed) = (Duration::ZERO, false, None);
         for thread in self.threads.drain(..) {
@@ -128,7 +128,7 @@ impl Run {
         let ops = latencies.iter().flatten().map(|latency| latency.ops).sum();
         let [get, put, scan] = latencies;
         let seconds = elapsed.as_secs_f64();
-        Ok(Measured {
+        Ok(WorkloadOutcome {
             seconds,
             ops,
             ops_per_second: if seconds > 0.0 { total.in_time as f64 / seconds } else { 0.0 },
@@ -164,7 +164,7 @@ struct Job<C> {
     barrier: Arc<Barrier>,
 }
 
-impl<C: Connect> Job<C> {
+impl<C: Connector> Job<C> {
     fn run(self) -> Result<Share, Failure> {
         let Self { connect, workload, part, values, board, barrier } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

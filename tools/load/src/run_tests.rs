@@ -1,6 +1,6 @@
 //! Tests of the measuring loop against a store in memory, whose operations are all known.
 
-use crate::{Connect, Distribution, End, Failure, KeyText, Mix, Run, Scanned, Store, Values, Workload};
+use crate::{Connector, Distribution, End, Failure, KeyText, Mix, Run, ScanResult, Store, Values, Workload};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,7 +22,7 @@ struct Memory {
     dead: bool,
 }
 
-impl Connect for Memory {
+impl Connector for Memory {
     type Store = Self;
 
     async fn connect(&self) -> Result<Self, Failure> {
@@ -57,11 +57,11 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<Scanned, Failure> {
+    async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<ScanResult, Failure> {
         let rows = self.rows.lock().expect("no holder panics");
         let found = rows.range::<[u8], _>((Bound::Excluded(after), Bound::Unbounded));
         let found = found.take_while(|(key, _)| key.starts_with(prefix)).take(limit as usize);
-        Ok(found.fold(Scanned::default(), |sum, (key, value)| Scanned {
+        Ok(found.fold(ScanResult::default(), |sum, (key, value)| ScanResult {
             entries: sum.entries + 1,
             bytes: sum.bytes + key.len() + value.len(),
         }))
@@ -72,7 +72,7 @@ fn workload(mix: Mix, operations: u64) -> Workload {
     Workload { mix, keys: 1_000, warm_up: Duration::ZERO, end: End::Operations(operations), ..Workload::puts(16) }
 }
 
-fn run(store: &Memory, workload: &Workload) -> crate::Measured {
+fn run(store: &Memory, workload: &Workload) -> crate::WorkloadOutcome {
     Run::start(&Arc::new(store.clone()), workload).expect("the load is sound").wait().expect("the store holds")
 }
 

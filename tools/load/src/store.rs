@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 /// Result of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Scanned {
+pub struct ScanResult {
     /// Number of entries.
     pub entries: usize,
     /// Bytes of their keys and values.
@@ -21,14 +21,14 @@ pub trait Store: 'static {
     fn put(&self, key: &[u8], value: Bytes) -> impl Future<Output = Result<(), Failure>>;
 
     /// Reads at most `limit` entries whose keys begin with `prefix` and are greater than `after`, in order.
-    fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> impl Future<Output = Result<Scanned, Failure>> {
+    fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> impl Future<Output = Result<ScanResult, Failure>> {
         let _ = (prefix, after, limit);
         async { Err(Failure::new("Unsupported", "this store has no ordered scan")) }
     }
 }
 
 /// Factory of connections to a store.
-pub trait Connect: Send + Sync + 'static {
+pub trait Connector: Send + Sync + 'static {
     /// Type of a connection.
     type Store: Store;
 

@@ -52,7 +52,7 @@ impl Latency {
 
 /// Failures of one kind.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Failed {
+pub struct FailureCount {
     /// Number.
     pub count: u64,
     /// Message of one of them.
@@ -65,7 +65,7 @@ pub(crate) struct Tally {
     get: Option<Histogram<u64>>,
     put: Option<Histogram<u64>>,
     scan: Option<Histogram<u64>>,
-    pub(crate) failed: BTreeMap<String, Failed>,
+    pub(crate) failed: BTreeMap<String, FailureCount>,
     /// Bytes of keys and values read by successful operations.
     pub(crate) bytes_read: u64,
     /// Bytes of keys and values written by them.
@@ -95,7 +95,7 @@ impl Tally {
         match self.failed.get_mut(&*failure.kind) {
             Some(failed) => failed.count += 1,
             None => {
-                let failed = Failed { count: 1, example: failure.message };
+                let failed = FailureCount { count: 1, example: failure.message };
                 self.failed.insert(failure.kind.into_owned(), failed);
             }
         }
@@ -130,7 +130,7 @@ impl Tally {
             }
         }
         for (kind, theirs) in failed {
-            let ours = self.failed.entry(kind).or_insert_with(|| Failed { count: 0, example: theirs.example });
+            let ours = self.failed.entry(kind).or_insert_with(|| FailureCount { count: 0, example: theirs.example });
             ours.count += theirs.count;
         }
         self.bytes_read += bytes_read;
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((latency.ops, latency.p50_us, latency.p99_us, latency.max_us), (200, 50, 99, 100));
         assert_eq!(total.latency(Verb::Put), None);
         assert_eq!(total.in_time, 200);
-        assert_eq!(total.failed["Unreachable"], Failed { count: 4, example: "gone".into() });
+        assert_eq!(total.failed["Unreachable"], FailureCount { count: 4, example: "gone".into() });
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 /// Error: a condition did not become true in time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected {what} within {} s, but after that: {state}", .limit.as_secs())]
-pub struct Late {
+pub struct TimeoutError {
     /// The awaited condition.
     pub what: String,
     /// The limit.
@@ -18,7 +18,7 @@ pub struct Late {
 
 /// Result of checking a condition.
 #[derive(Debug)]
-pub enum Look<T> {
+pub enum CheckOutcome<T> {
     /// It holds.
     Yes(T),
     /// It does not hold yet; the text describes the state.
@@ -51,29 +51,29 @@ impl<'a> Wait<'a> {
     ///
     /// # Errors
     /// When the limit has passed.
-    pub fn go_on(&self, state: impl Display) -> Result<(), Late> {
+    pub fn go_on(&self, state: impl Display) -> Result<(), TimeoutError> {
         if self.elapsed() < self.limit {
             return Ok(());
         }
-        Err(Late { what: self.what.to_owned(), limit: self.limit, state: state.to_string() })
+        Err(TimeoutError { what: self.what.to_owned(), limit: self.limit, state: state.to_string() })
     }
 }
 
 /// Polls until the condition holds, and returns the time taken.
 ///
 /// # Errors
-/// [`Late`] after `limit`. An error of the check itself ends the wait at once.
-pub async fn wait_for<T, E: From<Late>>(
+/// [`TimeoutError`] after `limit`. An error of the check itself ends the wait at once.
+pub async fn wait_for<T, E: From<TimeoutError>>(
     what: &str,
     limit: Duration,
     every: Duration,
-    mut look: impl AsyncFnMut() -> Result<Look<T>, E>,
+    mut look: impl AsyncFnMut() -> Result<CheckOutcome<T>, E>,
 ) -> Result<(T, Duration), E> {
     let wait = Wait::begin(what, limit);
     loop {
         match look().await? {
-            Look::Yes(value) => return Ok((value, wait.elapsed())),
-            Look::NotYet(state) => wait.go_on(state)?,
+            CheckOutcome::Yes(value) => return Ok((value, wait.elapsed())),
+            CheckOutcome::NotYet(state) => wait.go_on(state)?,
         }
         sleep(every).await;
     }
@@ -86,9 +86,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wait_time_out_reports_the_last_state() {
         let mut looks = 0;
-        let late = wait_for::<(), Late>("a leader", Duration::from_secs(1), Wait::EVERY, async || {
+        let late = wait_for::<(), TimeoutError>("a leader", Duration::from_secs(1), Wait::EVERY, async || {
             looks += 1;
-            Ok(Look::NotYet(format!("look {looks}: none")))
+            Ok(CheckOutcome::NotYet(format!("look {looks}: none")))
         });
         let message = late.await.unwrap_err().to_string();
         assert_eq!(message, "expected a leader within 1 s, but after that: look 51: none");
@@ -97,9 +97,9 @@ mod tests {
     #[tokio::test]
     async fn true_condition_is_returned_with_its_time() {
         let mut looks = 0;
-        let found = wait_for::<_, Late>("three looks", Duration::from_secs(60), Wait::EVERY, async || {
+        let found = wait_for::<_, TimeoutError>("three looks", Duration::from_secs(60), Wait::EVERY, async || {
             looks += 1;
-            Ok(if looks == 3 { Look::Yes(looks) } else { Look::NotYet(String::new()) })
+            Ok(if looks == 3 { CheckOutcome::Yes(looks) } else { CheckOutcome::NotYet(String::new()) })
         });
         assert_eq!(found.await.unwrap().0, 3);
     }

@@ -1,7 +1,7 @@
 //! Waiting for a state of a cluster, without loading the measured machine.
 
 use crate::failure::Failure;
-use crate::wait::{Look, wait_for};
+use crate::wait::{CheckOutcome, wait_for};
 use archon_client::{
     Admin, Error, MoveKind, MovePhase, MoveStatus, NodeStatus, NodeSummary, PartitionStatus, PartitionSummary,
     ReplicaState,
@@ -21,7 +21,7 @@ pub async fn until<T>(
     limit: Duration,
     mut look: impl AsyncFnMut() -> Result<T, String>,
 ) -> Result<(T, Duration), Failure> {
-    let look = async || Ok(look().await.map_or_else(Look::NotYet, Look::Yes));
+    let look = async || Ok(look().await.map_or_else(CheckOutcome::NotYet, CheckOutcome::Yes));
     wait_for(what, limit, POLL, look).await
 }
 
@@ -76,7 +76,7 @@ pub async fn until_node(admin: &Admin, name: &str, status: NodeStatus, limit: Du
 
 /// Moves that were carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Moved {
+pub struct MoveCounts {
     /// Number of moves.
     pub moves: usize,
     /// Moves that made a copy, rather than only transferring leadership.
@@ -88,8 +88,8 @@ pub struct Moved {
 ///
 /// # Errors
 /// After `limit`, or if a move failed or was cancelled.
-pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<Moved, Failure> {
-    let mut moved = Moved::default();
+pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<MoveCounts, Failure> {
+    let mut moved = MoveCounts::default();
     loop {
         let begin = async || {
             let plan = admin.plan().await.map_err(said)?;

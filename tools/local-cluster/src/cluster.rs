@@ -6,7 +6,7 @@ use crate::member::{Layout, Member, Place, node_arguments};
 use crate::ports::free_addresses;
 use crate::process::Process;
 use archon_client::{Admin, Right, Role, Status, Transport};
-use archon_load::{Look, Wait, wait_for, watch};
+use archon_load::{CheckOutcome, Wait, wait_for, watch};
 use archon_types::Failover;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -280,9 +280,9 @@ impl Cluster {
         wait_for("a leading coordinator", TIMEOUT, Wait::EVERY, async || {
             self.check_alive()?;
             Ok(match admin.status().await {
-                Ok(status) if status.leader_id.is_some() => Look::Yes(status),
-                Ok(_) => Look::NotYet("no leader yet".to_owned()),
-                Err(error) => Look::NotYet(error.to_string()),
+                Ok(status) if status.leader_id.is_some() => CheckOutcome::Yes(status),
+                Ok(_) => CheckOutcome::NotYet("no leader yet".to_owned()),
+                Err(error) => CheckOutcome::NotYet(error.to_string()),
             })
         })
         .await
@@ -400,7 +400,11 @@ async fn stop(members: impl Iterator<Item = &mut Member>) -> Result<(), Error> {
     wait_for::<_, Error>("all processes to stop when asked", STOP_LIMIT, Wait::EVERY, async || {
         let still = processes.iter_mut().filter_map(|process| process.exited().is_none().then_some(process.name()));
         let still: Vec<&str> = still.collect();
-        Ok(if still.is_empty() { Look::Yes(()) } else { Look::NotYet(format!("{} still run", still.join(", "))) })
+        Ok(if still.is_empty() {
+            CheckOutcome::Yes(())
+        } else {
+            CheckOutcome::NotYet(format!("{} still run", still.join(", ")))
+        })
     })
     .await?;
     for process in &mut processes {

@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// A condition did not become true in time.
     #[error(transparent)]
-    Late(#[from] archon_load::Late),
+    Late(#[from] archon_load::TimeoutError),
     /// Not every partition got its copies in time.
     #[error("{0}")]
     NotWhole(#[from] archon_load::Failure),

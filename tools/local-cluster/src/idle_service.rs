@@ -1,6 +1,6 @@
 //! A service without work of its own.
 
-use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, Why};
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, ReleaseCause};
 
 /// Accepts every partition, and releases it at once: for programs that need only the ownership.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ impl Callbacks for IdleService {
         Ok(())
     }
 
-    async fn release(&self, _: Grant, _: Why) {}
+    async fn release(&self, _: Grant, _: ReleaseCause) {}
 
     fn lost(&self, _: PartitionId, _: Epoch) {}
 }

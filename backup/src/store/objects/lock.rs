@@ -85,9 +85,9 @@ impl ObjectLock {
                 Err(BackupError::Occupied { place: objects.place(), why: format!("{who} is running a backup there") })
             };
             match gone? {
-                Watched::Freed => continue,
-                Watched::Renewed => return occupied(),
-                Watched::Gone => {}
+                WatchOutcome::Freed => continue,
+                WatchOutcome::Renewed => return occupied(),
+                WatchOutcome::Gone => {}
             }
             let renewed_at = Instant::now();
             match put(objects, &holder, PutMode::Update(version)).await {
@@ -203,23 +203,23 @@ fn named(there: Option<Holder>) -> String {
 }
 
 /// Outcome of watching a lock.
-enum Watched {
+enum WatchOutcome {
     Freed,
     Renewed,
     Gone,
 }
 
-async fn is_gone(objects: &Objects, version: &UpdateVersion) -> Result<Watched, BackupError> {
+async fn is_gone(objects: &Objects, version: &UpdateVersion) -> Result<WatchOutcome, BackupError> {
     let since = Instant::now();
     while since.elapsed() < GONE_AFTER {
         sleep(LOOK_EVERY).await;
         match look(objects).await? {
-            None => return Ok(Watched::Freed),
-            Some((_, now)) if now != *version => return Ok(Watched::Renewed),
+            None => return Ok(WatchOutcome::Freed),
+            Some((_, now)) if now != *version => return Ok(WatchOutcome::Renewed),
             Some(_) => {}
         }
     }
-    Ok(Watched::Gone)
+    Ok(WatchOutcome::Gone)
 }
 
 /// Reads the lock: its holder, if readable, and the version of the object.

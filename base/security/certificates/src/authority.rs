@@ -27,7 +27,7 @@ pub struct Authority {
 
 /// A certificate with its key and the trusted authorities: the credentials of one process.
 #[derive(Clone)]
-pub struct Issued {
+pub struct IssuedCredentials {
     /// The certificate.
     pub certificate_pem: String,
     /// Its key.
@@ -36,7 +36,7 @@ pub struct Issued {
     pub authorities_pem: String,
 }
 
-impl std::fmt::Debug for Issued {
+impl std::fmt::Debug for IssuedCredentials {
     /// Omits the key.
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.debug_struct("Issued").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
@@ -134,10 +134,10 @@ impl Authority {
         hosts: &[Host],
         valid_for: Duration,
         now: SystemTime,
-    ) -> Result<Issued, CertificatesError> {
+    ) -> Result<IssuedCredentials, CertificatesError> {
         let params = certify::member(identity, hosts, self.period(valid_for, now)?)?;
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-        Ok(Issued {
+        Ok(IssuedCredentials {
             certificate_pem: params.signed_by(&key, &self.issuer)?.pem(),
             key_pem: key.serialize_pem(),
             authorities_pem: self.believed_pem.clone(),

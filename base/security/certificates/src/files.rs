@@ -1,8 +1,8 @@
 //! Files of issued certificates, keys and requests.
 
-use crate::authority::{AUTHORITY_KEY_FILE, Issued};
+use crate::authority::{AUTHORITY_KEY_FILE, IssuedCredentials};
 use crate::error::CertificatesError;
-use crate::request::Requested;
+use crate::request::SigningRequest;
 use archon_security::{AUTHORITIES_FILE, CERTIFICATE_FILE, Certificate, Identity, KEY_FILE, certificates, check_kept};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -17,7 +17,7 @@ pub const REQUEST_FILE: &str = "request.csr";
 ///
 /// # Errors
 /// A file exists and `replace` is not set, it belongs to another identity, or an I/O error.
-pub fn write_credentials(directory: &Path, issued: &Issued, replace: bool) -> Result<(), CertificatesError> {
+pub fn write_credentials(directory: &Path, issued: &IssuedCredentials, replace: bool) -> Result<(), CertificatesError> {
     let files = [
         // The certificate goes last: until it changes, a running process does not load the new key.
         (KEY_FILE, &issued.key_pem),
@@ -38,7 +38,7 @@ pub fn write_credentials(directory: &Path, issued: &Issued, replace: bool) -> Re
 ///
 /// # Errors
 /// A key exists, or an I/O error.
-pub fn write_request(directory: &Path, requested: &Requested) -> Result<(), CertificatesError> {
+pub fn write_request(directory: &Path, requested: &SigningRequest) -> Result<(), CertificatesError> {
     let [key_file, request_file] = [KEY_FILE, REQUEST_FILE].map(|name| directory.join(name));
     check_not_authority(directory)?;
     if is_there(&key_file) {

@@ -16,14 +16,14 @@ const P256_KEY_BYTES: usize = 65;
 
 /// A request and its key, which stays on the machine where it was made.
 #[derive(Clone)]
-pub struct Requested {
+pub struct SigningRequest {
     /// The request (PKCS #10) for the authority.
     pub request_pem: String,
     /// The key.
     pub key_pem: String,
 }
 
-impl std::fmt::Debug for Requested {
+impl std::fmt::Debug for SigningRequest {
     /// Omits the key.
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.debug_struct("Requested").field("request_pem", &self.request_pem).finish_non_exhaustive()
@@ -34,13 +34,13 @@ impl std::fmt::Debug for Requested {
 ///
 /// # Errors
 /// A server has no host, or another role has one.
-pub fn request(identity: &Identity, hosts: &[Host]) -> Result<Requested, CertificatesError> {
+pub fn request(identity: &Identity, hosts: &[Host]) -> Result<SigningRequest, CertificatesError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, identity.name());
     params.subject_alt_names = certify::names(identity, hosts)?;
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-    Ok(Requested { request_pem: params.serialize_request(&key)?.pem()?, key_pem: key.serialize_pem() })
+    Ok(SigningRequest { request_pem: params.serialize_request(&key)?.pem()?, key_pem: key.serialize_pem() })
 }
 
 /// A received request. Its sender had the key; nothing else in it is certain.

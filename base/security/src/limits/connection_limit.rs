@@ -70,13 +70,13 @@ pub struct ConnectionLimit {
     anonymous_max: usize,
     clients_max: usize,
     address_max: usize,
-    inside: Mutex<Inside>,
+    inside: Mutex<LimitState>,
     refused: AtomicU64,
     refusals: Arc<Refusals>,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct LimitState {
     last: u64,
     /// Anonymous connections by age.
     anonymous: BTreeMap<u64, Arc<Place>>,
@@ -187,7 +187,7 @@ impl ConnectionLimit {
     }
 }
 
-impl Inside {
+impl LimitState {
     fn count(&self) -> usize {
         self.anonymous.len() + self.clients + self.members
     }

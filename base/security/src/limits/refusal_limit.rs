@@ -17,7 +17,7 @@ const CALLERS_MAX: usize = 64;
 
 /// Caller of refusals that are counted together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Who {
+pub(crate) enum RefusalCaller {
     /// Holder of a certificate.
     Identity(Arc<Identity>),
     /// Callers without identity, by the address that they count for.
@@ -37,16 +37,16 @@ struct Count {
 pub(crate) struct RefusalLimit {
     began: Option<Duration>,
     told: u32,
-    callers: BTreeMap<Who, Count>,
+    callers: BTreeMap<RefusalCaller, Count>,
 }
 
 impl RefusalLimit {
     /// Counts a refusal at `now`; returns whether to report it. [`RefusalLimit::end`] must be called before, to take
     /// earlier counts.
-    pub(crate) fn note(&mut self, who: Who, now: Duration) -> bool {
+    pub(crate) fn note(&mut self, who: RefusalCaller, now: Duration) -> bool {
         self.began.get_or_insert(now);
         let known = self.callers.len() < CALLERS_MAX || self.callers.contains_key(&who);
-        let count = self.callers.entry(if known { who } else { Who::Others }).or_default();
+        let count = self.callers.entry(if known { who } else { RefusalCaller::Others }).or_default();
         if count.told < OF_ONE_MAX && self.told < OF_ALL_MAX {
             count.told += 1;
             self.told += 1;
@@ -58,7 +58,7 @@ impl RefusalLimit {
 
     /// Ends the interval if it is complete at `now` or if `at_once` is set; returns the number of unreported refusals
     /// per caller.
-    pub(crate) fn end(&mut self, now: Duration, at_once: bool) -> Vec<(Who, u64)> {
+    pub(crate) fn end(&mut self, now: Duration, at_once: bool) -> Vec<(RefusalCaller, u64)> {
         let over = self.began.is_some_and(|began| now.saturating_sub(began) >= WINDOW);
         if !over && !at_once {
             return Vec::new();
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
     use crate::callers::identity::Role;
 
-    fn at(last: u32) -> Who {
-        Who::Address(IpAddr::from(last.to_be_bytes()))
+    fn at(last: u32) -> RefusalCaller {
+        RefusalCaller::Address(IpAddr::from(last.to_be_bytes()))
     }
 
     const fn seconds(seconds: u64) -> Duration {
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn flood_of_one_caller_is_reported_five_times_and_counted() {
         let mut limit = RefusalLimit::default();
-        let mallory = Who::Identity(Arc::new(Identity::new(Role::Client, "mallory").unwrap()));
+        let mallory = RefusalCaller::Identity(Arc::new(Identity::new(Role::Client, "mallory").unwrap()));
         let told = (0..1_000).filter(|_| limit.note(mallory.clone(), seconds(100))).count();
         assert_eq!(told, 5);
         assert!(limit.note(at(1), seconds(101)), "others are told of all the same");
@@ -109,6 +109,6 @@ mod tests {
         assert!(limit.callers.len() <= CALLERS_MAX + 1, "{}", limit.callers.len());
         let left_out = limit.end(seconds(2), true);
         assert_eq!(left_out.iter().map(|(_, count)| count).sum::<u64>(), 100_000 - 60);
-        assert!(left_out.iter().any(|(who, _)| *who == Who::Others), "{left_out:?}");
+        assert!(left_out.iter().any(|(who, _)| *who == RefusalCaller::Others), "{left_out:?}");
     }
 }

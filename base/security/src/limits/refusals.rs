@@ -2,7 +2,7 @@
 //! disk.
 
 use crate::callers::identity::Identity;
-use crate::limits::refusal_limit::{RefusalLimit, Who};
+use crate::limits::refusal_limit::{RefusalCaller, RefusalLimit};
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
@@ -66,7 +66,7 @@ impl Refusals {
     /// Counts and reports a refusal of a caller that counts for the address `counts_for`.
     pub fn note(&self, refusal: Refusal, counts_for: IpAddr) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let who = refusal.identity.clone().map_or(Who::Address(counts_for), Who::Identity);
+        let who = refusal.identity.clone().map_or(RefusalCaller::Address(counts_for), RefusalCaller::Identity);
         let now = self.begun.elapsed();
         let (left_out, told) = {
             let mut limit = self.limit.lock();
@@ -84,12 +84,12 @@ impl Refusals {
         self.tell_left_out(left_out);
     }
 
-    fn tell_left_out(&self, left_out: Vec<(Who, u64)>) {
+    fn tell_left_out(&self, left_out: Vec<(RefusalCaller, u64)>) {
         for (who, left_out) in left_out {
             let (identity, from) = match who {
-                Who::Identity(identity) => (Some(identity), None),
-                Who::Address(from) => (None, Some(from)),
-                Who::Others => (None, None),
+                RefusalCaller::Identity(identity) => (Some(identity), None),
+                RefusalCaller::Address(from) => (None, Some(from)),
+                RefusalCaller::Others => (None, None),
             };
             let why = match left_out {
                 1 => "1 more refusal, which was not logged".to_owned(),
@@ -119,9 +119,9 @@ mod tests {
     use crate::limits::refusal_limit::OF_ONE_MAX;
 
     #[derive(Default, Debug)]
-    struct Told(Mutex<Vec<Refusal>>);
+    struct RecordedRefusals(Mutex<Vec<Refusal>>);
 
-    impl RefusalRecorder for Told {
+    impl RefusalRecorder for RecordedRefusals {
         fn note(&self, refusal: Refusal) {
             self.0.lock().push(refusal);
         }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn recorder_receives_refusals_singly_or_as_summary() {
-        let (refusals, told) = (Refusals::default(), Arc::new(Told::default()));
+        let (refusals, told) = (Refusals::default(), Arc::new(RecordedRefusals::default()));
         refusals.recorded_by(Arc::clone(&told) as Arc<dyn RefusalRecorder>);
         let mallory = Arc::new(Identity::new(Role::Client, "mallory").unwrap());
         let from: IpAddr = [10, 0, 0, 7].into();
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn summary_of_one_refusal_uses_the_singular() {
-        let (refusals, told) = (Refusals::default(), Arc::new(Told::default()));
+        let (refusals, told) = (Refusals::default(), Arc::new(RecordedRefusals::default()));
         refusals.recorded_by(Arc::clone(&told) as Arc<dyn RefusalRecorder>);
         let from: IpAddr = [10, 0, 0, 7].into();
         let why = "no".into();

@@ -242,11 +242,11 @@ impl Drop for Slice {
 #[derive(Debug, Default)]
 pub struct UnreadWatch {
     responses: Arc<UnreadResponses>,
-    look: Option<Look>,
+    look: Option<ProgressCheck>,
 }
 
 #[derive(Debug)]
-struct Look {
+struct ProgressCheck {
     at: Pin<Box<Sleep>>,
     /// Slices taken at the last progress, and when that was.
     taken: u64,
@@ -269,7 +269,7 @@ impl UnreadWatch {
                 return Poll::Pending;
             }
             let now = Instant::now();
-            let look = self.look.get_or_insert_with(|| Look {
+            let look = self.look.get_or_insert_with(|| ProgressCheck {
                 at: Box::pin(sleep_until(now + STALLED)),
                 taken: progress.taken,
                 since: now,

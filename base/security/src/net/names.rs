@@ -217,12 +217,12 @@ mod tests {
     const TWO: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), 0);
 
     /// A resolver that the test drives, and the names that it was asked for.
-    struct Played {
+    struct FakeResolver {
         asked: mpsc::Receiver<String>,
         answers: mpsc::Sender<io::Result<Vec<SocketAddr>>>,
     }
 
-    impl Played {
+    impl FakeResolver {
         fn names() -> (Arc<Names>, Self) {
             let (ask, asked) = mpsc::channel();
             let (answers, answer) = mpsc::channel();
@@ -244,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn slow_lookup_is_shared_and_outlives_its_callers() {
-        let (names, played) = Played::names();
+        let (names, played) = FakeResolver::names();
         let (first, second) = tokio::join!(
             names.addresses("c1.test", Duration::from_millis(10)),
             names.addresses("c1.test", Duration::from_millis(10)),
@@ -263,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn known_addresses_are_used_while_resolver_is_slow() {
-        let (names, played) = Played::names();
+        let (names, played) = FakeResolver::names();
         played.answers.send(Ok(vec![ONE])).unwrap();
         assert_eq!(*names.addresses("c1.test", SOON).await.unwrap(), [ONE]);
         age(&names, "c1.test");
@@ -284,7 +284,7 @@ mod tests {
 
     #[tokio::test]
     async fn failed_lookup_names_the_host() {
-        let (names, played) = Played::names();
+        let (names, played) = FakeResolver::names();
         played.answers.send(Err(io::Error::new(io::ErrorKind::NotFound, "no such host"))).unwrap();
         let error = names.addresses("c1.test", SOON).await.unwrap_err();
         assert_eq!(error.to_string(), "looking up c1.test: no such host");
@@ -302,7 +302,7 @@ mod tests {
         }
         assert_eq!(names.inner.lock().names.len(), NAMES_MAX);
         assert_eq!(*names.addresses("n0.test", SOON).await.unwrap(), [TWO]);
-        let (names, played) = Played::names();
+        let (names, played) = FakeResolver::names();
         for number in 0..=NAMES_MAX {
             let error = names.addresses(&format!("n{number}.test"), Duration::ZERO).await.unwrap_err();
             assert_eq!(error.kind() == io::ErrorKind::WouldBlock, number == NAMES_MAX, "{number}: {error}");

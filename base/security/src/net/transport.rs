@@ -5,7 +5,7 @@ use crate::net::dial::Dial;
 use crate::net::names::{NAMES, Seconds};
 use crate::net::stream::{Protocol, Stream};
 use crate::tls::Tls;
-use crate::tls::expected::Expected;
+use crate::tls::expected_peer::ExpectedPeer;
 use crate::tls::reached::{UnnamedAddress, host_of};
 use archon_types::check_plaintext;
 use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, TransportKind};
@@ -140,7 +140,7 @@ impl Transport {
     pub async fn connect(
         &self,
         address: &str,
-        expected: &Expected,
+        expected: &ExpectedPeer,
         protocol: Protocol,
         timeout: Duration,
     ) -> io::Result<Stream> {
@@ -156,7 +156,7 @@ impl Transport {
     pub async fn connect_and_greet<T, E: From<io::Error>, F: Future<Output = Result<T, E>>>(
         &self,
         address: &str,
-        expected: &Expected,
+        expected: &ExpectedPeer,
         protocol: Protocol,
         timeout: Duration,
         greet: impl Fn(Stream) -> F,
@@ -192,7 +192,7 @@ impl Transport {
         stream: TcpStream,
         address: &str,
         socket: SocketAddr,
-        expected: &Expected,
+        expected: &ExpectedPeer,
         protocol: Protocol,
         timeout: Duration,
     ) -> io::Result<Stream> {
@@ -216,7 +216,7 @@ impl Transport {
     }
 
     /// Returns a channel to `address` that connects on first use, and reconnects as needed.
-    pub fn channel(&self, endpoint: &Endpoint, address: &str, expected: Expected, timeout: Duration) -> Channel {
+    pub fn channel(&self, endpoint: &Endpoint, address: &str, expected: ExpectedPeer, timeout: Duration) -> Channel {
         endpoint.connect_with_connector_lazy(self.connector(address, expected, timeout))
     }
 
@@ -229,7 +229,7 @@ impl Transport {
         &self,
         endpoint: &'a Endpoint,
         address: &str,
-        expected: Expected,
+        expected: ExpectedPeer,
         timeout: Duration,
     ) -> Pin<Box<dyn Future<Output = Result<Channel, tonic::transport::Error>> + Send + 'a>> {
         Box::pin(endpoint.connect_with_connector(self.connector(address, expected, timeout)))
@@ -237,7 +237,7 @@ impl Transport {
 
     /// Returns the connector of a channel, which works as [`connect`](Self::connect) does. The channel must have no such
     /// deadline of its own: the caller would not know that nothing was sent.
-    fn connector(&self, address: &str, expected: Expected, timeout: Duration) -> Connector {
+    fn connector(&self, address: &str, expected: ExpectedPeer, timeout: Duration) -> Connector {
         Connector { transport: self.clone(), address: address.into(), expected: Arc::new(expected), timeout }
     }
 }
@@ -267,7 +267,7 @@ enum Stage {
 pub struct Connector {
     transport: Transport,
     address: Arc<str>,
-    expected: Arc<Expected>,
+    expected: Arc<ExpectedPeer>,
     timeout: Duration,
 }
 

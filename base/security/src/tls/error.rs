@@ -1,8 +1,8 @@
 //! Errors of TLS handshakes, with remedies.
 
 use crate::callers::identity::Identity;
-use crate::tls::expected::Expected;
-use crate::tls::withdrawn::Revoked;
+use crate::tls::expected_peer::ExpectedPeer;
+use crate::tls::revocation_list::RevokedCertificate;
 use rustls::{CertificateError, InvalidMessage};
 use std::io;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub enum TlsError {
     Certificate(String),
     /// The certificate of the peer was revoked.
     #[error("its certificate is refused: {0}")]
-    Revoked(Revoked),
+    Revoked(RevokedCertificate),
     /// The peer rejects our certificate.
     #[error("it refuses this process's certificate: {0}")]
     Refused(String),
@@ -39,7 +39,7 @@ pub enum TlsError {
     #[error("its certificate is of {found}, where {expected} is expected")]
     Stranger {
         /// Expected identity.
-        expected: Expected,
+        expected: ExpectedPeer,
         /// Identity of the peer.
         found: Identity,
     },
@@ -87,7 +87,7 @@ impl TlsError {
         };
         match cause {
             rustls::Error::InvalidCertificate(CertificateError::Other(other)) => {
-                match other.0.downcast_ref::<Revoked>() {
+                match other.0.downcast_ref::<RevokedCertificate>() {
                     Some(revoked) => Self::Revoked(revoked.clone()),
                     None => Self::Certificate(other.to_string()),
                 }

@@ -4,12 +4,12 @@ pub(crate) mod certificate;
 mod complaints;
 pub(crate) mod credentials;
 pub(crate) mod error;
-pub(crate) mod expected;
+pub(crate) mod expected_peer;
 pub(crate) mod kept;
 pub(crate) mod reached;
-mod shut_out;
+mod rejections;
+pub(crate) mod revocation_list;
 pub(crate) mod verified_peer;
-pub(crate) mod withdrawn;
 
 use crate::callers::identity::{Identity, Role};
 use crate::net::stream::{Io, Protocol, Stream};
@@ -17,11 +17,11 @@ use crate::tls::certificate::{Certificate, date};
 use crate::tls::complaints::Complaints;
 use crate::tls::credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE};
 use crate::tls::error::TlsError;
-use crate::tls::expected::Expected;
+use crate::tls::expected_peer::ExpectedPeer;
 use crate::tls::reached::{UnnamedAddress, host_of};
-use crate::tls::shut_out::ShutOut;
+use crate::tls::rejections::Rejections;
+use crate::tls::revocation_list::{ClientVerifier, RevocationList, WithdrawnCertificates};
 use crate::tls::verified_peer::{Authorities, VerifiedPeer};
-use crate::tls::withdrawn::{ClientVerifier, Withdrawn, WithdrawnCertificates};
 use arc_swap::ArcSwap;
 use archon_types::{MemberCertificate, Millis};
 use parking_lot::Mutex;
@@ -52,12 +52,12 @@ const UNREAD_MAX: u32 = 64;
 #[derive(Debug)]
 pub struct Tls {
     directory: PathBuf,
-    now: ArcSwap<Loaded>,
+    now: ArcSwap<LoadedConfig>,
     authorities: Arc<Authorities>,
-    withdrawn: Arc<Withdrawn>,
+    withdrawn: Arc<RevocationList>,
     complaints: Complaints,
-    pub(crate) shut_out: ShutOut,
-    looks: Mutex<Looks>,
+    pub(crate) shut_out: Rejections,
+    looks: Mutex<FileCheck>,
     /// Addresses that other processes use for this one, once checked against the certificate.
     reached_at: Mutex<BTreeSet<Box<str>>>,
     /// Set if `looks` holds a reason why new files are not used; readable without its lock.
@@ -67,7 +67,7 @@ pub struct Tls {
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedConfig {
     credentials: Credentials,
     server: Arc<ServerConfig>,
     /// For servers of HTTP/1.1 alone.
@@ -78,7 +78,7 @@ struct Loaded {
 
 /// Last check of the files and its result.
 #[derive(Debug)]
-struct Looks {
+struct FileCheck {
     next: Instant,
     seen: Vec<Option<FileStamp>>,
     /// Reason why the files in the directory are not in use.
@@ -100,9 +100,9 @@ impl Tls {
     /// They cannot be used now.
     pub fn open(directory: &Path) -> Result<Arc<Self>, CredentialsError> {
         let seen = seen(directory);
-        let withdrawn = Arc::<Withdrawn>::default();
-        let loaded = Loaded::load(directory, &withdrawn)?;
-        let looks = Looks { next: Instant::now() + LOOK_INTERVAL, seen, not_taken: None };
+        let withdrawn = Arc::<RevocationList>::default();
+        let loaded = LoadedConfig::load(directory, &withdrawn)?;
+        let looks = FileCheck { next: Instant::now() + LOOK_INTERVAL, seen, not_taken: None };
         Ok(Arc::new(Self {
             directory: directory.to_owned(),
             authorities: Arc::new(Authorities::new(
@@ -111,7 +111,7 @@ impl Tls {
             )),
             withdrawn,
             complaints: Complaints::default(),
-            shut_out: ShutOut::default(),
+            shut_out: Rejections::default(),
             now: ArcSwap::from_pointee(loaded),
             looks: Mutex::new(looks),
             reached_at: Mutex::default(),
@@ -182,12 +182,12 @@ impl Tls {
         self.take(&mut self.looks.lock());
     }
 
-    fn take(&self, looks: &mut Looks) {
+    fn take(&self, looks: &mut FileCheck) {
         self.take_new(looks);
         self.is_not_taken.store(looks.not_taken.is_some(), Ordering::Relaxed);
     }
 
-    fn take_new(&self, looks: &mut Looks) {
+    fn take_new(&self, looks: &mut FileCheck) {
         looks.next = Instant::now() + LOOK_INTERVAL;
         let seen = seen(&self.directory);
         if seen == looks.seen {
@@ -195,7 +195,7 @@ impl Tls {
             looks.not_taken = None;
             return;
         }
-        let loaded = Loaded::load(&self.directory, &self.withdrawn).map_err(|error| error.to_string());
+        let loaded = LoadedConfig::load(&self.directory, &self.withdrawn).map_err(|error| error.to_string());
         match loaded.and_then(|loaded| self.check_usable(&loaded.credentials).map(|()| loaded)) {
             Ok(loaded) => {
                 let identity = &loaded.credentials.identity;
@@ -309,7 +309,7 @@ impl Tls {
     async fn accept_by(
         &self,
         stream: TcpStream,
-        server: impl FnOnce(&Loaded) -> &Arc<ServerConfig>,
+        server: impl FnOnce(&LoadedConfig) -> &Arc<ServerConfig>,
     ) -> Result<Stream, TlsError> {
         self.look();
         // Read before the handshake: the authorities may change during it.
@@ -338,7 +338,7 @@ impl Tls {
         &self,
         stream: TcpStream,
         host: &str,
-        expected: &Expected,
+        expected: &ExpectedPeer,
         protocol: Protocol,
     ) -> Result<Stream, TlsError> {
         self.look();
@@ -405,8 +405,8 @@ fn millis(time: SystemTime) -> Millis {
     Millis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-impl Loaded {
-    fn load(directory: &Path, withdrawn: &Arc<Withdrawn>) -> Result<Self, CredentialsError> {
+impl LoadedConfig {
+    fn load(directory: &Path, withdrawn: &Arc<RevocationList>) -> Result<Self, CredentialsError> {
         let credentials = Credentials::load(directory, SystemTime::now())?;
         let wrong = |why: String| CredentialsError::Content { file: directory.join(AUTHORITIES_FILE), why };
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -9,7 +9,7 @@ use crate::callers::identity::Identity;
 use crate::tls::Tls;
 use crate::tls::credentials::verify;
 use crate::tls::error::{TlsError, in_words};
-use crate::tls::withdrawn::Withdrawn;
+use crate::tls::revocation_list::RevocationList;
 use parking_lot::RwLock;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -32,13 +32,13 @@ pub(crate) struct Authorities {
     /// Increases with each change.
     version: AtomicU64,
     believed: RwLock<Arc<RootCertStore>>,
-    withdrawn: Arc<Withdrawn>,
+    withdrawn: Arc<RevocationList>,
     spread: Duration,
 }
 
 impl Authorities {
     /// Creates the set with these authorities.
-    pub(crate) fn new(believed: Arc<RootCertStore>, withdrawn: Arc<Withdrawn>) -> Self {
+    pub(crate) fn new(believed: Arc<RootCertStore>, withdrawn: Arc<RevocationList>) -> Self {
         Self { version: AtomicU64::new(0), believed: RwLock::new(believed), withdrawn, spread: SPREAD }
     }
 

@@ -1,7 +1,7 @@
 //! Handshakes over loopback: accepted and rejected peers, and their errors.
 
 use crate::support::{authority, echo, handmade, handmade_until, identity, issue, pair, shake, tls, uri};
-use archon_security::{Expected, Protocol, Tls, TlsError};
+use archon_security::{ExpectedPeer, Protocol, Tls, TlsError};
 use rcgen::ExtendedKeyUsagePurpose::ClientAuth;
 use rcgen::SanType;
 use rustls::pki_types::pem::PemObject as _;
@@ -20,7 +20,7 @@ async fn both_sides_know_identity_of_peer() {
     for who in ["client/shop", "node/sparta", "coordinator/1", "participant/billing", "operator/o", "admin/alice"] {
         let (_directory, client) = tls(&issue(&authority, who));
         for (protocol, expected) in
-            [(Protocol::Frames, Expected::Node("athens".to_owned())), (Protocol::Grpc, Expected::Servers)]
+            [(Protocol::Frames, ExpectedPeer::Node("athens".to_owned())), (Protocol::Grpc, ExpectedPeer::Servers)]
         {
             let (dialled, accepted) = pair().await;
             let (dialled, accepted) =
@@ -39,16 +39,16 @@ async fn unexpected_server_is_rejected() {
     let authority = authority();
     let (_client, client) = tls(&issue(&authority, "client/shop"));
     for (who, expected, right) in [
-        ("coordinator/1", Expected::Coordinators, true),
-        ("coordinator/1", Expected::Coordinator(1), true),
-        ("coordinator/1", Expected::Servers, true),
-        ("coordinator/1", Expected::Coordinator(2), false),
-        ("coordinator/1", Expected::Node("1".to_owned()), false),
-        ("node/athens", Expected::Node("athens".to_owned()), true),
-        ("node/athens", Expected::Servers, true),
-        ("node/athens", Expected::Node("sparta".to_owned()), false),
-        ("node/athens", Expected::Coordinators, false),
-        ("node/athens", Expected::Coordinator(1), false),
+        ("coordinator/1", ExpectedPeer::Coordinators, true),
+        ("coordinator/1", ExpectedPeer::Coordinator(1), true),
+        ("coordinator/1", ExpectedPeer::Servers, true),
+        ("coordinator/1", ExpectedPeer::Coordinator(2), false),
+        ("coordinator/1", ExpectedPeer::Node("1".to_owned()), false),
+        ("node/athens", ExpectedPeer::Node("athens".to_owned()), true),
+        ("node/athens", ExpectedPeer::Servers, true),
+        ("node/athens", ExpectedPeer::Node("sparta".to_owned()), false),
+        ("node/athens", ExpectedPeer::Coordinators, false),
+        ("node/athens", ExpectedPeer::Coordinator(1), false),
     ] {
         let (_server, server) = tls(&issue(&authority, who));
         let (dialled, _) = shake(&client, &server, "127.0.0.1", &expected).await;
@@ -66,7 +66,7 @@ async fn server_certificate_must_name_dialled_host() {
     let (_server, server) = tls(&issue(&authority, "node/athens"));
     let (_client, client) = tls(&issue(&authority, "client/shop"));
     for host in ["localhost", "127.0.0.2", "::1"] {
-        let (dialled, accepted) = shake(&client, &server, host, &Expected::Servers).await;
+        let (dialled, accepted) = shake(&client, &server, host, &ExpectedPeer::Servers).await;
         let error = dialled.unwrap_err();
         assert!(matches!(error, TlsError::Certificate(_)), "{host}: {error:?}");
         assert!(error.to_string().contains(&format!("--host {host}")), "{error}");
@@ -74,7 +74,7 @@ async fn server_certificate_must_name_dialled_host() {
         assert!(matches!(refused, TlsError::Refused(_)), "{refused:?}");
     }
     let (dialled, _accepted) = pair().await;
-    let error = client.connect(dialled, "a b", &Expected::Servers, Protocol::Grpc).await.unwrap_err();
+    let error = client.connect(dialled, "a b", &ExpectedPeer::Servers, Protocol::Grpc).await.unwrap_err();
     assert!(matches!(error, TlsError::Host(_)), "{error:?}");
 }
 
@@ -83,7 +83,7 @@ async fn peer_of_authority_with_same_name_is_rejected() {
     let (ours, theirs) = (authority(), authority());
     let (_server, server) = tls(&issue(&ours, "node/athens"));
     let (_client, client) = tls(&issue(&theirs, "client/shop"));
-    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     let error = dialled.unwrap_err().to_string();
     assert!(error.contains("its certificate is refused") && error.contains("of another cluster?"), "{error}");
     assert!(accepted.is_err());
@@ -92,7 +92,7 @@ async fn peer_of_authority_with_same_name_is_rejected() {
     let mut issued = issue(&theirs, "client/shop");
     issued.authorities_pem = [theirs.believed_pem(), ours.believed_pem()].concat();
     let (_client, client) = tls(&issued);
-    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     let error = accepted.unwrap_err();
     assert!(matches!(error, TlsError::Certificate(_)), "{error:?}");
     assert!(error.to_string().contains("of another cluster?"), "{error}");
@@ -149,7 +149,7 @@ async fn certificate_without_identity_is_rejected() {
 }
 
 /// Returns a client that shows any certificate.
-fn with_certificate(issued: &archon_certificates::Issued, authorities_pem: &str) -> TlsConnector {
+fn with_certificate(issued: &archon_certificates::IssuedCredentials, authorities_pem: &str) -> TlsConnector {
     use rustls::pki_types::PrivateKeyDer;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authorities_pem.as_bytes()).unwrap()).unwrap();
@@ -170,7 +170,7 @@ async fn certificate_of_client_cannot_serve() {
     let authority = authority();
     let (_client, client) = tls(&issue(&authority, "client/shop"));
     let (_server, server) = tls(&issue(&authority, "admin/alice"));
-    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     let error = dialled.unwrap_err();
     assert!(matches!(error, TlsError::Certificate(_)), "{error:?}");
     assert!(accepted.is_err());
@@ -181,7 +181,7 @@ async fn certificate_of_client_cannot_serve() {
     let mut issued = issue(&authority, "client/shop");
     issued.authorities_pem.push_str(&made.authorities_pem);
     let (_client, client) = tls(&issued);
-    let (dialled, _) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, _) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     let error = dialled.unwrap_err().to_string();
     assert!(error.contains("not valid for its purpose") || error.contains("extended key usage"), "{error}");
 }
@@ -198,7 +198,7 @@ async fn plaintext_is_detected_on_both_sides() {
     }
     let (dialled, mut accepted) = pair().await;
     accepted.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
-    let error = server.connect(dialled, "127.0.0.1", &Expected::Servers, Protocol::Grpc).await.unwrap_err();
+    let error = server.connect(dialled, "127.0.0.1", &ExpectedPeer::Servers, Protocol::Grpc).await.unwrap_err();
     assert!(matches!(error, TlsError::Plaintext) && error.to_string().contains("--tls-dir"), "{error:?}");
 }
 
@@ -274,7 +274,7 @@ async fn silent_strangers_do_not_block_other_handshakes() {
     }
     // Each of the strangers has been polled once when this yields.
     tokio::task::yield_now().await;
-    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
     assert_eq!(accepting.len(), strangers.len());
     let ended = accepting.try_join_next();
@@ -291,7 +291,7 @@ async fn silent_peer_times_out() {
     let error = tokio::time::timeout(TIMEOUT, server.accept(accepted)).await.unwrap().unwrap_err();
     assert!(matches!(error, TlsError::Silent(_)), "{error:?}");
     let (dialled, _accepted) = pair().await;
-    let connecting = Tls::connect(&server, dialled, "127.0.0.1", &Expected::Servers, Protocol::Grpc);
+    let connecting = Tls::connect(&server, dialled, "127.0.0.1", &ExpectedPeer::Servers, Protocol::Grpc);
     let error = tokio::time::timeout(TIMEOUT, connecting).await.unwrap().unwrap_err();
     assert!(matches!(error, TlsError::Silent(_)), "{error:?}");
 }

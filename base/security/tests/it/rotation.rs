@@ -1,8 +1,8 @@
 //! Credential files that change while a process uses them.
 
 use crate::support::{authority, echo, identity, issue, issue_at, issue_until, replace, shake, tls as open};
-use archon_certificates::{Authority, Issued};
-use archon_security::{CERTIFICATE_FILE, Expected, KEY_FILE, Tls, Transport};
+use archon_certificates::{Authority, IssuedCredentials};
+use archon_security::{CERTIFICATE_FILE, ExpectedPeer, KEY_FILE, Tls, Transport};
 use rustls::pki_types::pem::PemObject as _;
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ fn end(tls: &Tls) -> SystemTime {
 }
 
 /// Issues a renewed certificate of the same identity; it ends a day earlier, to distinguish it.
-fn renewed(authority: &Authority, who: &str) -> Issued {
+fn renewed(authority: &Authority, who: &str) -> IssuedCredentials {
     let who = identity(who);
     let hosts = ["127.0.0.1".parse().unwrap()];
     authority.issue(&who, &hosts, 89 * crate::support::DAY, SystemTime::now()).unwrap()
@@ -42,7 +42,7 @@ fn replaced_links_are_detected() {
     let authority = authority();
     let root = tempfile::tempdir().unwrap();
     let old = issue(&authority, "node/athens");
-    let as_long = |new: &Issued| new.certificate_pem.len() == old.certificate_pem.len();
+    let as_long = |new: &IssuedCredentials| new.certificate_pem.len() == old.certificate_pem.len();
     let new = std::iter::repeat_with(|| renewed(&authority, "node/athens")).take(1_000).find(as_long).unwrap();
     let then = SystemTime::now();
     for (name, issued) in [("one", &old), ("two", &new)] {
@@ -173,13 +173,13 @@ async fn change_of_authority_rejects_no_peer() {
             let shown = fs::read(directory.path().join(CERTIFICATE_FILE)).unwrap();
             let shown = rustls::pki_types::CertificateDer::from_pem_slice(&shown).unwrap();
             assert_eq!(archon_security::Certificate::read(&shown).unwrap(), tls.credentials().certificate);
-            let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+            let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
             echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
         }
     }
     // A peer that missed all phases is rejected.
     let (_late, late) = open(&issue(&old, "client/late"));
-    let (dialled, accepted) = shake(&late, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&late, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     assert!(dialled.is_err() && accepted.is_err());
 }
 
@@ -214,7 +214,7 @@ async fn expired_certificate_closes_connections_of_operators() {
     };
     let [(_watch, operator), (_sparta, node)] = ["operator/watch", "node/sparta"].map(|who| open(&soon(who)));
     let connected = async |client: &Tls| {
-        let (dialled, accepted) = shake(client, &server, "127.0.0.1", &Expected::Servers).await;
+        let (dialled, accepted) = shake(client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
         (dialled.unwrap(), accepted.unwrap())
     };
     let (mut of_operator, mut of_node) = (connected(&operator).await, connected(&node).await);
@@ -232,7 +232,7 @@ async fn expired_certificate_closes_connections_of_operators() {
     // Also after all peers are verified again.
     server.withdraw([(identity("admin/alice"), None)].into());
     echo(&mut of_node.0, &mut of_node.1).await.unwrap();
-    let (_, accepted) = shake(&node, &server, "127.0.0.1", &Expected::Servers).await;
+    let (_, accepted) = shake(&node, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     assert!(accepted.is_err(), "nobody is let in anew by it");
 }
 
@@ -243,7 +243,7 @@ async fn removed_authority_closes_connections() {
     let (athens, server) = open(&issue(&old, "node/athens"));
     let (_shop, client) = open(&issue(&old, "client/shop"));
     let connected = async || {
-        let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
+        let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
         (dialled.unwrap(), accepted.unwrap())
     };
     let (mut whole, mut split) = (connected().await, connected().await);

@@ -1,7 +1,7 @@
 //! Credentials in directories.
 
-use archon_certificates::{Authority, Host, Issued, validity, write_credentials};
-use archon_security::{Expected, Identity, Protocol, Stream, Tls, TlsError};
+use archon_certificates::{Authority, Host, IssuedCredentials, validity, write_credentials};
+use archon_security::{ExpectedPeer, Identity, Protocol, Stream, Tls, TlsError};
 use rcgen::string::Ia5String;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
 use std::io;
@@ -24,37 +24,37 @@ pub(crate) fn identity(text: &str) -> Identity {
 }
 
 /// Issues credentials that begin now; servers are reached at 127.0.0.1.
-pub(crate) fn issue(authority: &Authority, who: &str) -> Issued {
+pub(crate) fn issue(authority: &Authority, who: &str) -> IssuedCredentials {
     issue_at(authority, who, SystemTime::now())
 }
 
-pub(crate) fn issue_at(authority: &Authority, who: &str, now: SystemTime) -> Issued {
+pub(crate) fn issue_at(authority: &Authority, who: &str, now: SystemTime) -> IssuedCredentials {
     let who = identity(who);
     let hosts: &[Host] = if who.role().is_server() { &["127.0.0.1".parse().unwrap()] } else { &[] };
     authority.issue(&who, hosts, validity(who.role()), now).unwrap()
 }
 
 /// Issues credentials that end at `until`; servers are reached at 127.0.0.1.
-pub(crate) fn issue_until(authority: &Authority, who: &str, until: SystemTime) -> Issued {
+pub(crate) fn issue_until(authority: &Authority, who: &str, until: SystemTime) -> IssuedCredentials {
     let who = identity(who);
     let hosts: &[Host] = if who.role().is_server() { &["127.0.0.1".parse().unwrap()] } else { &[] };
     authority.issue(&who, hosts, DAY, until - DAY).unwrap()
 }
 
-pub(crate) fn directory(issued: &Issued) -> TempDir {
+pub(crate) fn directory(issued: &IssuedCredentials) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write_credentials(directory.path(), issued, false).unwrap();
     directory
 }
 
 /// Opens the credentials of a process, and returns the directory, which must exist while they are used.
-pub(crate) fn tls(issued: &Issued) -> (TempDir, Arc<Tls>) {
+pub(crate) fn tls(issued: &IssuedCredentials) -> (TempDir, Arc<Tls>) {
     let directory = directory(issued);
     let tls = Tls::open(directory.path()).unwrap();
     (directory, tls)
 }
 
-pub(crate) fn replace(directory: &Path, issued: &Issued) {
+pub(crate) fn replace(directory: &Path, issued: &IssuedCredentials) {
     write_credentials(directory, issued, true).unwrap();
 }
 
@@ -63,12 +63,16 @@ pub(crate) fn uri(text: &str) -> SanType {
 }
 
 /// Makes a certificate that `archon cert` never issues, signed by its own authority.
-pub(crate) fn handmade(names: Vec<SanType>, usages: &[ExtendedKeyUsagePurpose]) -> Issued {
+pub(crate) fn handmade(names: Vec<SanType>, usages: &[ExtendedKeyUsagePurpose]) -> IssuedCredentials {
     handmade_until(names, usages, DAY)
 }
 
 /// Does the same with a validity that begins now.
-pub(crate) fn handmade_until(names: Vec<SanType>, usages: &[ExtendedKeyUsagePurpose], valid_for: Duration) -> Issued {
+pub(crate) fn handmade_until(
+    names: Vec<SanType>,
+    usages: &[ExtendedKeyUsagePurpose],
+    valid_for: Duration,
+) -> IssuedCredentials {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority_key = KeyPair::generate().unwrap();
@@ -80,7 +84,7 @@ pub(crate) fn handmade_until(names: Vec<SanType>, usages: &[ExtendedKeyUsagePurp
     params.not_after = (SystemTime::now() + valid_for).into();
     let key = KeyPair::generate().unwrap();
     let certificate_pem = params.signed_by(&key, &issuer).unwrap().pem();
-    Issued { certificate_pem, key_pem: key.serialize_pem(), authorities_pem }
+    IssuedCredentials { certificate_pem, key_pem: key.serialize_pem(), authorities_pem }
 }
 
 /// Returns both ends of a connection on loopback: the dialling one, then the accepting one.
@@ -96,7 +100,7 @@ pub(crate) async fn shake(
     client: &Tls,
     server: &Tls,
     host: &str,
-    expected: &Expected,
+    expected: &ExpectedPeer,
 ) -> (Result<Stream, TlsError>, Result<Stream, TlsError>) {
     let (dialled, accepted) = pair().await;
     tokio::join!(client.connect(dialled, host, expected, Protocol::Frames), server.accept(accepted))

@@ -1,7 +1,7 @@
 //! Revoked certificates.
 
 use crate::support::{authority, echo, identity, issue, issue_at, pair, shake, tls};
-use archon_security::{Expected, Protocol, Tls, TlsError, WithdrawnCertificates, in_words};
+use archon_security::{ExpectedPeer, Protocol, Tls, TlsError, WithdrawnCertificates, in_words};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
@@ -17,7 +17,7 @@ async fn revoked_certificate_is_rejected_at_once() {
     let (_athens, server) = tls(&issue(&authority, "node/athens"));
     let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
     let (_bob, bob) = tls(&issue(&authority, "admin/bob"));
-    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     let (mut dialled, mut accepted) = (dialled.unwrap(), accepted.unwrap());
     echo(&mut dialled, &mut accepted).await.unwrap();
 
@@ -29,7 +29,7 @@ async fn revoked_certificate_is_rejected_at_once() {
     for resumed in [true, false] {
         let fresh = tls(&issue(&authority, "admin/alice"));
         let client = if resumed { &alice } else { &fresh.1 };
-        let (dialled, accepted) = shake(client, &server, "127.0.0.1", &Expected::Servers).await;
+        let (dialled, accepted) = shake(client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
         let error = accepted.unwrap_err();
         assert!(error.is_refusal() && error.refused() == Some(&identity("admin/alice")), "{error:?}");
         let heard = dialled.unwrap().read_u8().await.unwrap_err();
@@ -39,12 +39,12 @@ async fn revoked_certificate_is_rejected_at_once() {
         }
     }
     // Other identities are not affected.
-    let (dialled, accepted) = shake(&bob, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&bob, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
     // All certificates are accepted again.
     server.withdraw(WithdrawnCertificates::new());
     let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
-    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
 }
 
@@ -55,9 +55,9 @@ async fn certificate_issued_after_revocation_is_accepted() {
     let (_old, old) = tls(&issue_at(&authority, "admin/alice", SystemTime::now() - Duration::from_secs(60)));
     let (_new, new) = tls(&issue(&authority, "admin/alice"));
     withdraw(&server, "admin/alice", Some(new.credentials().certificate.not_before));
-    let (dialled, accepted) = shake(&new, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&new, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
-    let (_, accepted) = shake(&old, &server, "127.0.0.1", &Expected::Servers).await;
+    let (_, accepted) = shake(&old, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     assert!(matches!(accepted.unwrap_err(), TlsError::Revoked(_)));
 }
 
@@ -67,12 +67,12 @@ async fn client_rejects_revoked_certificate_of_server() {
     let authority = authority();
     let (_third, server) = tls(&issue(&authority, "coordinator/3"));
     let (_athens, client) = tls(&issue(&authority, "node/athens"));
-    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Coordinators).await;
+    let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Coordinators).await;
     let (mut dialled, mut accepted) = (dialled.unwrap(), accepted.unwrap());
     echo(&mut dialled, &mut accepted).await.unwrap();
     withdraw(&client, "coordinator/3", None);
     assert!(echo(&mut dialled, &mut accepted).await.is_err(), "the connection of before");
-    let (dialled, _) = shake(&client, &server, "127.0.0.1", &Expected::Coordinators).await;
+    let (dialled, _) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Coordinators).await;
     let error = dialled.unwrap_err();
     assert!(matches!(error, TlsError::Revoked(_)) && error.to_string().contains("coordinator/3"), "{error}");
 }
@@ -83,7 +83,7 @@ async fn admin_who_revokes_own_certificate_gets_the_answer() {
     let authority = authority();
     let (_one, server) = tls(&issue(&authority, "coordinator/1"));
     let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
-    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &Expected::Servers).await;
+    let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
     let (mut dialled, mut accepted) = (dialled.unwrap(), accepted.unwrap());
     echo(&mut dialled, &mut accepted).await.unwrap();
     let begun = Instant::now();
@@ -111,7 +111,7 @@ async fn rejected_peer_reads_reason_despite_unread_data() {
     for _ in 0..20 {
         let (dialled, accepted) = pair().await;
         let asked = async {
-            let connected = alice.connect(dialled, "127.0.0.1", &Expected::Servers, Protocol::Grpc).await;
+            let connected = alice.connect(dialled, "127.0.0.1", &ExpectedPeer::Servers, Protocol::Grpc).await;
             let mut dialled = connected.unwrap();
             // A peer that sends several messages before any answer.
             for _ in 0..200 {

@@ -64,11 +64,11 @@ pub struct FaultPoint {
 #[derive(Debug)]
 pub struct FaultDisk {
     inner: Arc<dyn Disk>,
-    shared: Arc<Shared>,
+    shared: Arc<FaultState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct FaultState {
     point: Mutex<Option<FaultPoint>>,
     count: AtomicU64,
     full: AtomicBool,
@@ -129,7 +129,7 @@ impl Part {
     }
 }
 
-impl Shared {
+impl FaultState {
     fn run<T>(
         &self,
         operation: Operation,
@@ -224,7 +224,7 @@ impl Disk for FaultDisk {
 #[derive(Debug)]
 struct FaultFile {
     inner: Arc<dyn DiskFile>,
-    shared: Arc<Shared>,
+    shared: Arc<FaultState>,
     bytes: AtomicU64,
 }
 
@@ -255,7 +255,7 @@ struct FaultDurable {
     inner: Arc<dyn DurableFile>,
     /// The same file, to write the remains of a torn write.
     torn: Arc<dyn DiskFile>,
-    shared: Arc<Shared>,
+    shared: Arc<FaultState>,
 }
 
 impl DurableFile for FaultDurable {

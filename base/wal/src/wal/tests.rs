@@ -9,7 +9,7 @@ use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES};
 
 const ONE: StreamId = StreamId(1);
 
-fn open(disk: &MemoryDisk) -> (Wal, Recovered) {
+fn open(disk: &MemoryDisk) -> (Wal, RecoveredLog) {
     let config = WalConfig { segment_bytes: 4096, ..WalConfig::default() };
     Wal::open_on(Arc::new(disk.clone()), config).unwrap()
 }
@@ -165,7 +165,8 @@ fn concurrent_writes_of_callers_and_thread_stay_ordered() {
                     let mut batch = WalBatch::new();
                     batch.put(StreamId(stream), seq, Bytes::from(seq.to_le_bytes().to_vec()));
                     let sender = sender.clone();
-                    let done: Done = Box::new(move |result: Result<(), WalError>| drop(sender.send((seq, result))));
+                    let done: CompletionCallback =
+                        Box::new(move |result: Result<(), WalError>| drop(sender.send((seq, result))));
                     match (seq + stream) % 3 {
                         0 => wal.append(batch, done).unwrap(),
                         _ => drop(wal.append_here(batch, done).unwrap()),

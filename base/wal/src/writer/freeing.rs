@@ -1,6 +1,6 @@
 //! Frees segments: rewrites old records at the end of the log, and writes trims.
 
-use super::{Halt, Writer};
+use super::{HaltReason, Writer};
 use crate::batch::{Op, StreamId, WalBatch};
 use crate::error::WalError;
 use crate::index::{Change, Location};
@@ -15,7 +15,7 @@ const LARGE_RETRY: Duration = Duration::from_secs(1);
 impl Writer {
     /// Rewrites old records at the end of the log if they retain too much of it. Requires that no group is under
     /// construction.
-    pub(super) fn relocate(&mut self) -> Result<(), Halt> {
+    pub(super) fn relocate(&mut self) -> Result<(), HaltReason> {
         let space_wanted = std::mem::take(&mut self.space_wanted);
         if !std::mem::take(&mut self.relocation_due) && !space_wanted {
             return Ok(());
@@ -78,7 +78,7 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn write_trims(&mut self, trims: BTreeMap<u64, u64>) -> Result<(), Halt> {
+    pub(super) fn write_trims(&mut self, trims: BTreeMap<u64, u64>) -> Result<(), HaltReason> {
         let mut batch = WalBatch::new();
         for (&stream, &floor) in &trims {
             if let Some(accepted) = self.accepted.get(&stream) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{BLOCK_BYTES, Numbers, memory_disk, put, read_all};
 use archon_wal::disk::{Disk, MemoryDisk};
-use archon_wal::{FORMAT, Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
+use archon_wal::{FORMAT, RecoveredLog, StreamId, Wal, WalBatch, WalConfig, WalError};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// File with the note of the last durable batch.
@@ -16,7 +16,7 @@ fn config() -> WalConfig {
     WalConfig { segment_bytes: 4096, ..WalConfig::default() }
 }
 
-fn open(disk: &MemoryDisk) -> (Wal, Recovered) {
+fn open(disk: &MemoryDisk) -> (Wal, RecoveredLog) {
     Wal::open_on(Arc::new(disk.clone()), config()).unwrap()
 }
 

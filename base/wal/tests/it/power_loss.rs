@@ -149,7 +149,7 @@ fn end(disk: &MemoryDisk, numbers: &mut Numbers) -> MemoryDisk {
 }
 
 /// Returns the model with the log's state of trimmed records.
-fn actual(model: &Model, recovered: &archon_wal::Recovered, wal: &Wal) -> Result<Model, String> {
+fn actual(model: &Model, recovered: &archon_wal::RecoveredLog, wal: &Wal) -> Result<Model, String> {
     let mut model = model.clone();
     for (id, stream) in &mut model.streams {
         stream.records = support::read_all(wal, *id)?;

@@ -3,13 +3,13 @@
 use crate::target::{Target, Verdict};
 use archon_documents::{
     AlterNode, AlterTable, ApplyPlan, BarName, ChangeQuorum, ChangeUpgrade, CheckCluster, Configure, CreateTable,
-    DropTable, ForceLeader, GiveOrder, ListAccess, LoseNode, METHODS, Order, PartitionName, QuorumAction, SetAccess,
-    SetNode, SplitPartition, TransferLead, UpgradeAction, Withdraw, write,
+    DropTable, ForceLeader, GiveOrder, ListAccess, LoseNode, METHODS, Order, PartitionName, QuorumAction,
+    RevokeCertificates, SetAccess, SetNode, SplitPartition, TransferLead, UpgradeAction, write,
 };
 use archon_types::plan::{Move, Plan};
 use archon_types::{
-    Holds, KeyText, MoveCode, MoveKind, NodeGoal, NodeId, Partitioning, QuorumChange, RangeLimits, Right, Setting,
-    SettingChange, TableChange, TableId, TraitsChange, Version,
+    KeyText, MoveCode, MoveKind, NodeGoal, NodeId, Partitioning, QuorumChange, RangeLimits, Right, Setting,
+    SettingChange, TableChange, TableContent, TableId, TraitsChange, Version,
 };
 use bytes::Bytes;
 
@@ -38,7 +38,7 @@ fn documents(input: &[u8]) -> Verdict {
 fn document_requests() -> Vec<Vec<u8>> {
     let change = |setting: &Setting| SettingChange { setting: *setting, value: setting.default_value() };
     let changes: Vec<SettingChange> = Setting::ALL.iter().map(change).collect();
-    let withdraw = |begins_before_at_ms, readmit| Withdraw {
+    let withdraw = |begins_before_at_ms, readmit| RevokeCertificates {
         identity: "admin/alice".into(),
         begins_before_at_ms,
         readmit,
@@ -87,8 +87,8 @@ fn document_requests() -> Vec<Vec<u8>> {
             cancel: false,
             dry_run: true,
         }),
-        write(&CreateTable::new("orders", Partitioning::Hash { partitions: 16 }, 3, Holds::Data)),
-        write(&CreateTable::new("orders", ranges, 3, Holds::Data)),
+        write(&CreateTable::new("orders", Partitioning::Hash { partitions: 16 }, 3, TableContent::Data)),
+        write(&CreateTable::new("orders", ranges, 3, TableContent::Data)),
         write(&AlterTable {
             table: "orders".into(),
             change: TableChange { replication: Some(3), ..Default::default() },

@@ -5,13 +5,13 @@ use crate::protobuf;
 use crate::target::{Target, Verdict};
 use archon_proto::convert::members::beats;
 use archon_proto::convert::members::load;
-use archon_proto::convert::tables::news::News;
+use archon_proto::convert::tables::table_updates::TableUpdates;
 use archon_proto::v1;
 use archon_testkit::Random;
 use archon_types::limits::VERSIONS_AHEAD_MAX;
 use archon_types::{
-    Assembled, Assembly, ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, Over,
-    PartitionId, PartitionTable, PushKey, ShutDoor, TableId, TableList, Version,
+    Assembly, AssemblyResult, ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, ErrorKind, FencingProof,
+    Incarnation, NodeId, PartitionId, PartitionTable, PushKey, ShutDoor, TableId, TableList, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -53,17 +53,17 @@ fn beat_answers() -> Vec<Vec<u8>> {
     };
     let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
     let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
-    let granted = answer(1, Ok(beats::Granted { lease_ms: 1_000, withdrawn }));
+    let granted = answer(1, Ok(beats::LeaseGrant { lease_ms: 1_000, withdrawn }));
     let now =
         beats::ClusterNow { replication_timeout_ms: 1_000, protocol: 2, term: 3, relays: 23, door_every_ms: 1_000 };
-    let judged = beats::Judged {
+    let judged = beats::HeartbeatAnswers {
         next_departure_ms: Some(190),
         news: vec![Bytes::from_static(b"news")],
-        ..beats::Judged::new(vec![granted, answer(2, Err(over()))], now)
+        ..beats::HeartbeatAnswers::new(vec![granted, answer(2, Err(over()))], now)
     };
     let elsewhere = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "another one leads");
     let elsewhere = elsewhere.with_leader(Some("127.0.0.1:7101".to_owned()));
-    let ended = Over { node: NodeId::new(2), incarnation: Incarnation::new(7), version: Version::new(81) };
+    let ended = FencingProof { node: NodeId::new(2), incarnation: Incarnation::new(7), version: Version::new(81) };
     let answers = [
         beats::BeatAnswers::new(12, Ok(judged)),
         beats::BeatAnswers::new(12, Err(elsewhere)),
@@ -75,7 +75,7 @@ fn beat_answers() -> Vec<Vec<u8>> {
 /// Updates for a node: a table, its nodes, and the existing tables.
 fn news() -> Vec<Vec<u8>> {
     let tables = TableList { version: Version::new(9), last: TableId::new(4), tables: vec![TableId::new(1)] };
-    let empty = News {
+    let empty = TableUpdates {
         deltas: Vec::new(),
         nodes: None,
         tables: None,
@@ -83,7 +83,7 @@ fn news() -> Vec<Vec<u8>> {
         newest: Version::new(9),
         coordinators: vec!["127.0.0.1:7101".into()],
     };
-    let whole = News { tables: Some(tables), ..empty.clone() };
+    let whole = TableUpdates { tables: Some(tables), ..empty.clone() };
     let deltas = deltas().into_iter().map(Bytes::from).collect();
     [empty.with_encoded(Vec::new(), Bytes::new()), whole.with_encoded(deltas, Bytes::new())]
         .map(|news| news.to_vec())
@@ -106,7 +106,7 @@ fn generate_news(_: &str, random: &mut Random) -> Vec<u8> {
 /// Applies updates to a node without tables: no resulting version exceeds that of the source, and applying them again
 /// changes nothing.
 fn taken_news(input: &[u8]) -> Verdict {
-    let news = match News::read(input, LIFE) {
+    let news = match TableUpdates::read(input, LIFE) {
         Ok(news) => news,
         Err(error) => return Verdict::Refused(error.to_string()),
     };
@@ -126,19 +126,23 @@ fn taken_news(input: &[u8]) -> Verdict {
 }
 
 /// Merges each table. Returns true if none left a gap.
-fn take_in(tables: &mut BTreeMap<TableId, PartitionTable>, arriving: &mut Option<Assembly>, news: &News) -> bool {
+fn take_in(
+    tables: &mut BTreeMap<TableId, PartitionTable>,
+    arriving: &mut Option<Assembly>,
+    news: &TableUpdates,
+) -> bool {
     let mut whole = true;
     for piece in news.deltas.iter().cloned() {
         whole &= match Assembly::take(arriving, piece) {
-            Assembled::Whole(delta) => match tables.get_mut(&delta.table.id) {
+            AssemblyResult::Whole(delta) => match tables.get_mut(&delta.table.id) {
                 Some(table) => table.merge(delta),
                 None => match PartitionTable::from_whole(delta) {
                     Some(table) => tables.insert(table.table().id, table).is_none(),
                     None => false,
                 },
             },
-            Assembled::More(_) => true,
-            Assembled::Gap => false,
+            AssemblyResult::More(_) => true,
+            AssemblyResult::Gap => false,
         };
     }
     whole
@@ -148,7 +152,7 @@ pub(super) fn targets() -> Vec<Target> {
     vec![
         Target { seeds: heartbeats, ..conversion!(Beats => beats::Beats) },
         Target { seeds: beat_answers, ..conversion!(BeatAnswers => beats::BeatAnswers) },
-        Target { seeds: news, generate: Some(generate_news), ..conversion!(News => News) },
+        Target { seeds: news, generate: Some(generate_news), ..conversion!(News => TableUpdates) },
         Target { generate: Some(generate_news), ..Target::new("wire/news-of-a-life", taken_news, news) },
     ]
 }

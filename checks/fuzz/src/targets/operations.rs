@@ -10,7 +10,7 @@ use archon_testkit::Random;
 use archon_types::op::Entry;
 use archon_types::{
     Answer, Change, Check, ClientId, ErrorDetail, ErrorKind, Expiry, KeyRange, ManyKeys, Millis, Op, OpId, PartitionId,
-    Revision, ScanOrder, Stored, TableId, Transaction, Write,
+    Revision, ScanOrder, StoredValue, TableId, Transaction, Write,
 };
 use archon_types::{pack_entry, unpack_entries};
 use bytes::{Bytes, BytesMut};
@@ -136,7 +136,7 @@ fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
         let revision = Revision::new(random.number());
         let outcome = match random.index(11) {
             0 => Ok(Answer::Value(None)),
-            1 => Ok(Answer::Value(Some(Stored { expires: expires(random), ..Stored::new(bytes, revision) }))),
+            1 => Ok(Answer::Value(Some(StoredValue { expires: expires(random), ..StoredValue::new(bytes, revision) }))),
             2 => Ok(Answer::Written { revision }),
             3 => Ok(Answer::Deleted { existed: random.index(2) == 0 }),
             4 => Ok(Answer::ConditionFailed { revision }),
@@ -150,7 +150,7 @@ fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
                 })
             }
             7 => {
-                let stored = Stored { expires: expires(random), ..Stored::new(bytes, revision) };
+                let stored = StoredValue { expires: expires(random), ..StoredValue::new(bytes, revision) };
                 Ok(Answer::Values(
                     (0..random.index(4)).map(|number| (number % 2 == 0).then(|| stored.clone())).collect(),
                 ))

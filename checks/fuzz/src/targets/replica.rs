@@ -3,8 +3,8 @@
 
 use crate::target::{Target, Verdict};
 use archon_replica::{
-    Body, Configuration, Entry, Identity, Input, Limits, Message, Output, Peer, Position, Record, Recovered, Replica,
-    ReplicaAddress, Timing,
+    Body, Configuration, Entry, Identity, Input, Limits, Message, Output, Peer, Position, Record, RecoveredState,
+    Replica, ReplicaAddress, Timing,
 };
 use archon_types::limits::EPOCHS_AHEAD_MAX;
 use archon_types::{
@@ -191,7 +191,7 @@ fn run(input: &[u8]) -> Verdict {
     let own = address(OWN);
     let identity =
         Identity { partition: PARTITION, placement: own.placement, node: own.node, incarnation: own.incarnation };
-    let mut replica = match Replica::new(identity, Recovered::default(), Limits::default()) {
+    let mut replica = match Replica::new(identity, RecoveredState::default(), Limits::default()) {
         Ok(replica) => replica,
         Err(error) => return Verdict::Refused(error.to_string()),
     };

@@ -6,9 +6,9 @@ use archon_proto::convert::members::{control, duties, load, report, revocations,
 use archon_proto::convert::tables::middle;
 use archon_proto::v1;
 use archon_types::{
-    AccessList, ClusterId, Epoch, ErrorDetail, GenerationKey, Holds, Incarnation, KeyRange, Keys, Millis, Node,
-    NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey,
-    RemovedNodes, ReplicaState, Right, Scope, Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
+    AccessList, ClusterId, Epoch, ErrorDetail, GenerationKey, Incarnation, KeyRange, Keys, Millis, Node, NodeGoal,
+    NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, RemovedNodes,
+    ReplicaState, Right, Scope, Settings, Table, TableContent, TableDelta, TableId, TableList, TraceContext, Version,
     WHENEVER,
 };
 use prost::Message;
@@ -76,7 +76,7 @@ fn error_detail(input: &[u8]) -> Verdict {
 
 /// Accepted settings: their times must fit together, which chance does not produce.
 fn registered() -> Vec<Vec<u8>> {
-    let registered = session::Registered {
+    let registered = session::RegistrationResult {
         cluster: ClusterId::new(Uuid::from_u128(1)),
         node: NodeId::new(3),
         incarnation: Incarnation::new(12),
@@ -165,7 +165,7 @@ pub(super) fn deltas() -> Vec<Vec<u8>> {
             name: "default".into(),
             keys: Keys::Hash { partitions: 9 },
             replication: 1,
-            holds: Holds::Data,
+            holds: TableContent::Data,
             version: Version::new(2),
         },
         since: Version::ZERO,
@@ -196,16 +196,16 @@ fn trace_contexts() -> Vec<Vec<u8>> {
 pub(super) fn targets() -> Vec<Target> {
     vec![
         conversion!(RegisterRequest => session::Registration),
-        Target { seeds: registered, ..conversion!(RegisterResponse => session::Registered) },
+        Target { seeds: registered, ..conversion!(RegisterResponse => session::RegistrationResult) },
         conversion!(LeaveRequest => session::Member),
-        conversion!(DutiesRequest => duties::DutiesAsked),
+        conversion!(DutiesRequest => duties::DutiesQuery),
         conversion!(DutiesResponse => duties::Duties),
         conversion!(RevocationsRequest => revocations::RevocationsQuery),
         conversion!(RevocationsResponse => revocations::Revocations),
         conversion!(NodeLoad => load::Load),
         conversion!(ReportRequest => report::Reports),
         Target { seeds: pushes, ..conversion!(PushRequest => control::Push) },
-        conversion!(PushResponse => control::Pushed),
+        conversion!(PushResponse => control::PushAnswer),
         Target { seeds: deltas, ..conversion!(TableDelta => archon_types::TablePiece) },
         conversion!(NodeDelta => archon_types::NodeDelta),
         conversion!(Partition => Partition),

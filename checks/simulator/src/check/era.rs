@@ -3,7 +3,7 @@
 //! judged by the earlier history; none of its later effects may show in the new one.
 
 use super::History;
-use super::exactly_once::Applied;
+use super::exactly_once::EffectPositions;
 use crate::check::exactly_once::merged_in;
 use crate::check::operations::KeyOrigin;
 use crate::check::violation::Violation;
@@ -30,7 +30,7 @@ pub(crate) struct Era {
     pub(crate) acknowledged: Seq,
     /// Position up to which each copy was compared with the ledger, and the revision of its log at that time.
     pub(super) compared: BTreeMap<PlacementId, (u64, Seq)>,
-    pub(super) applied: Applied,
+    pub(super) applied: EffectPositions,
     pub(crate) history: History,
     /// Offset from log position to revision, since the last merge.
     base: u64,
@@ -73,12 +73,12 @@ impl Era {
 
     /// Returns the knowledge of keys that were given up at `sealed`. Nothing is read after that, so the log time of later
     /// entries ends no value.
-    pub(super) fn ends_in(&self, keys: &KeyRange, sealed: Seq) -> (History, Applied) {
+    pub(super) fn ends_in(&self, keys: &KeyRange, sealed: Seq) -> (History, EffectPositions) {
         (self.history.until(self.revision(sealed)).within(keys), self.applied.of_keys(keys))
     }
 
     /// Adds the keys of another partition and their history.
-    pub(super) fn absorb_history(&mut self, history: History, applied: Applied, keys: &KeyRange) {
+    pub(super) fn absorb_history(&mut self, history: History, applied: EffectPositions, keys: &KeyRange) {
         self.history.absorb(history, keys);
         // The log time may have reached their expiries before they came.
         self.history.expire(self.revision(self.ledger.last()));

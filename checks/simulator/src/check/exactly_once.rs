@@ -4,14 +4,14 @@
 use crate::check::violation::Violation;
 use crate::client::keys::is_counted;
 use archon_kv::row::{KIND_VALUE, decode_value};
-use archon_kv::{Effect, Merged, Record};
+use archon_kv::{Effect, MergeRecord, Record};
 use archon_types::{ClientId, KeyRange, Op, OpId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Positions at which operations took effect.
 #[derive(Debug, Default)]
-pub(super) struct Applied {
+pub(super) struct EffectPositions {
     /// Changes sent to this partition, by client and id.
     sent: BTreeMap<(ClientId, u64), Change>,
     /// Their positions of effect.
@@ -78,7 +78,7 @@ impl Change {
     }
 }
 
-impl Applied {
+impl EffectPositions {
     /// Records a write without an id.
     pub(super) fn sent_unnumbered(&mut self, op: &Op) {
         if let Some(change) = Change::of(op) {
@@ -184,9 +184,9 @@ impl Applied {
 }
 
 /// Returns the completed merge that an entry records.
-pub(crate) fn merged_in(effect: &Effect) -> Option<Merged> {
+pub(crate) fn merged_in(effect: &Effect) -> Option<MergeRecord> {
     let row = effect.changes.iter().find(|row| row.key == archon_kv::row::MERGED_KEY)?;
-    Merged::decode(row.value.as_ref()?).ok()
+    MergeRecord::decode(row.value.as_ref()?).ok()
 }
 
 #[cfg(test)]
@@ -210,7 +210,7 @@ mod tests {
     fn unnumbered_write_takes_effect_once_per_send() {
         let key = Bytes::from_static(COUNTED);
         for (op, value) in [(Op::Increment { key: key.clone(), by: 1 }, Some("7")), (Op::Delete { key }, None)] {
-            let (mut applied, effect) = (Applied::default(), effect_on(COUNTED, value));
+            let (mut applied, effect) = (EffectPositions::default(), effect_on(COUNTED, value));
             assert!(applied.take(Seq::new(1), &effect, |_| false).is_err(), "{op:?} was not sent");
             applied.sent_unnumbered(&op);
             assert_eq!(applied.take(Seq::new(1), &effect, |_| false), Ok(None));
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn value_is_put_once_under_any_numbers() {
-        let mut applied = Applied::default();
+        let mut applied = EffectPositions::default();
         let put = Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") };
         (0..2).for_each(|_| applied.sent_unnumbered(&put));
         assert_eq!(applied.take(Seq::new(1), &effect(Some("v")), |_| false), Ok(None));
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn effect_without_a_send_is_reported() {
-        let mut applied = Applied::default();
+        let mut applied = EffectPositions::default();
         applied.sent_unnumbered(&Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") });
         assert!(applied.take(Seq::new(1), &effect(Some("w")), |_| false).is_err());
         assert!(applied.take(Seq::new(1), &effect(None), |_| false).is_err());

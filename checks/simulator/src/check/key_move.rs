@@ -14,7 +14,7 @@ pub(crate) struct KeyMove {
 
 /// Owner of a key at the begin of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Began {
+pub(crate) struct KeyOwner {
     pub(crate) owner: PartitionId,
     /// Number of key moves by then.
     pub(crate) key_moves: usize,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::check::key_move::KeyMove;
 use archon_kv::row::{MERGED_KEY, SEAL_KEY, encode_value, value_key};
-use archon_kv::{Effect, Merged, RowChange, Seal};
+use archon_kv::{Effect, MergeRecord, RowChange, Seal};
 use archon_replica::{Entry, Position};
 use archon_types::{Epoch, KeyRange, Millis, Op, PlacementId, Revision, Seq, TableId, Version};
 use bytes::Bytes;
@@ -45,14 +45,14 @@ fn put(checks: &mut Checks, partition: PartitionId, key: &'static [u8], seq: u64
 }
 
 /// Begins an operation; returns the owner of its key and the minimum position.
-fn begins(checks: &mut Checks, asked: PartitionId, key: &[u8]) -> (Began, u64) {
+fn begins(checks: &mut Checks, asked: PartitionId, key: &[u8]) -> (KeyOwner, u64) {
     let began = checks.begins_at(asked, Some(key));
     let floors = checks.of(began.owner).floors();
     (began, checks.of(began.owner).floor(&floors, EPOCH))
 }
 
 /// Answers a put from this partition.
-fn answered(checks: &mut Checks, key: &'static [u8], began: (Began, u64), by: PartitionId, revision: u64) -> bool {
+fn answered(checks: &mut Checks, key: &'static [u8], began: (KeyOwner, u64), by: PartitionId, revision: u64) -> bool {
     let floor = checks.floor_where_done(key, began.0, began.1, by);
     let owner = checks.owner_of(began.0.owner, key);
     let history = &mut checks.of(owner).latest_mut().history;
@@ -62,7 +62,7 @@ fn answered(checks: &mut Checks, key: &'static [u8], began: (Began, u64), by: Pa
 
 /// Left gives up the upper keys at 3, and gets two more acknowledged writes before that is committed. An operation on
 /// one of those keys begins in between.
-fn split() -> (Checks, (Began, u64)) {
+fn split() -> (Checks, (KeyOwner, u64)) {
     let mut checks = Checks::default();
     put(&mut checks, LEFT, KEPT, 1);
     put(&mut checks, LEFT, MOVES, 2);
@@ -85,7 +85,7 @@ fn merge(checks: &mut Checks, seq: u64) {
     commit(checks, LEFT, 6, &cleared);
     commit(checks, LEFT, 7, &Effect::new(Millis::ZERO, vec![value(MOVES, seq)]));
     let (attempt, base) = (Version::new(20), seq);
-    let merged = Merged { attempt, base, through: Millis::ZERO, from: keys().begin };
+    let merged = MergeRecord { attempt, base, through: Millis::ZERO, from: keys().begin };
     let merged = RowChange::set(Bytes::from_static(MERGED_KEY), merged.encode());
     let opened = RowChange::remove(Bytes::from_static(SEAL_KEY));
     commit(checks, LEFT, 8, &Effect::new(Millis::ZERO, vec![merged, opened]));

@@ -13,7 +13,9 @@ use crate::check::violation::Violation;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, decode_stored};
 use archon_types::op::Entry;
-use archon_types::{Change, Check, Expiry, KeyRange, Millis, Op, Revision, ScanOrder, Seq, Stored, Transaction, Write};
+use archon_types::{
+    Change, Check, Expiry, KeyRange, Millis, Op, Revision, ScanOrder, Seq, StoredValue, Transaction, Write,
+};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -47,7 +49,7 @@ struct WriteContext {
 }
 
 /// Request of a scan: key range, order, and limit (0: unlimited).
-pub(crate) type Asked<'a> = (&'a KeyRange, ScanOrder, u32);
+pub(crate) type ScanRequest<'a> = (&'a KeyRange, ScanOrder, u32);
 
 impl History {
     /// Records a committed effect; `named` if it names its operation.
@@ -266,7 +268,7 @@ impl History {
     /// Checks a page that answers a scan which began at `floor`.
     pub(crate) fn listed(
         &mut self,
-        asked: Asked<'_>,
+        asked: ScanRequest<'_>,
         floor: u64,
         entries: &[Entry],
         more: bool,
@@ -288,7 +290,7 @@ impl History {
         &mut self,
         keys: &[Bytes],
         floor: u64,
-        values: &[Option<Stored>],
+        values: &[Option<StoredValue>],
     ) -> Result<(), Violation> {
         let Some(at) = self.find_moment(keys, floor, values) else {
             return violated(format!("a read of {keys:?} from {floor} on gave {values:?}, as at no moment"));
@@ -298,13 +300,13 @@ impl History {
     }
 
     /// Returns the first position from `floor` on at which these keys have these values.
-    pub(crate) fn find_moment(&self, keys: &[Bytes], floor: u64, values: &[Option<Stored>]) -> Option<u64> {
+    pub(crate) fn find_moment(&self, keys: &[Bytes], floor: u64, values: &[Option<StoredValue>]) -> Option<u64> {
         let writes = keys.iter().filter_map(|key| self.keys.get(key));
         let later = writes.flat_map(|writes| writes.range((Excluded(floor), Unbounded)));
         let moments: BTreeSet<u64> = later.map(|(at, _)| *at).chain([floor]).collect();
         let stored = |key: &Bytes, position: u64| {
             let (at, value) = self.value_at(key, position)?;
-            Some(Stored { expires: self.expiry_at(key, at), ..Stored::new(value.clone(), Revision::new(at)) })
+            Some(StoredValue { expires: self.expiry_at(key, at), ..StoredValue::new(value.clone(), Revision::new(at)) })
         };
         let is_seen = |at: &u64| keys.iter().zip(values).all(|(key, value)| stored(key, *at) == *value);
         moments.into_iter().find(is_seen).filter(|_| keys.len() == values.len())
@@ -358,7 +360,7 @@ impl History {
 
     /// Returns whether a scan at a position may answer with this page. Rows of expired values count towards its limit, so
     /// it may end early.
-    fn is_page_at(&self, asked: Asked<'_>, position: u64, entries: &[Entry], more: bool) -> bool {
+    fn is_page_at(&self, asked: ScanRequest<'_>, position: u64, entries: &[Entry], more: bool) -> bool {
         let (expected, expects_more) = self.page_at(asked, position);
         if entries == expected && more == expects_more {
             return true;
@@ -369,7 +371,7 @@ impl History {
     }
 
     /// Returns the page that a scan reads at a position.
-    fn page_at(&self, (asked, order, limit): Asked<'_>, position: u64) -> (Vec<Entry>, bool) {
+    fn page_at(&self, (asked, order, limit): ScanRequest<'_>, position: u64) -> (Vec<Entry>, bool) {
         let keys = self.keys.keys().filter(|key| asked.contains(key));
         let present = keys.filter_map(|key| {
             let (at, value) = self.value_at(key, position)?;

@@ -4,7 +4,7 @@
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
 use crate::world::World;
-use archon_replica::invariants::{Held, live_hold_acknowledged};
+use archon_replica::invariants::{DurableState, live_hold_acknowledged};
 use archon_replica::{Entry, Position};
 use archon_types::{Epoch, Seq};
 
@@ -41,7 +41,8 @@ impl World {
                 let first = usize::try_from(from.get()).unwrap_or(usize::MAX);
                 let numbers = from.get() + 1..=known.acknowledged.get();
                 let entries: Vec<Entry> = numbers.map_while(|seq| stream.entry(Seq::new(seq)).cloned()).collect();
-                let held = Held { placement: live.id, base: Position::new(Epoch::ZERO, from), entries: &entries };
+                let held =
+                    DurableState { placement: live.id, base: Position::new(Epoch::ZERO, from), entries: &entries };
                 let committed = known.ledger.entries().get(first..).unwrap_or_default();
                 live_hold_acknowledged([held], committed, known.acknowledged)?;
                 compared.1 = known.acknowledged;

@@ -1,6 +1,6 @@
 //! Calls of clients, and their answers.
 
-use crate::check::key_move::Began;
+use crate::check::key_move::KeyOwner;
 use archon_types::{Answer, ClientId, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ pub(crate) struct Call {
     /// Its id; absent for reads, and for writes that are sent once.
     pub(crate) id: Option<OpId>,
     /// The partition of its key at the begin, and the minimum positions of its histories.
-    pub(crate) began: Began,
+    pub(crate) began: KeyOwner,
     pub(crate) floors: Vec<u64>,
     pub(crate) deadline: u64,
     pub(crate) attempts: u32,

@@ -4,7 +4,7 @@ use crate::check::violation::Violation;
 use crate::client::calls;
 use crate::client::calls::Call;
 use crate::world::World;
-use archon_types::{Answer, Epoch, Op, PartitionId, Revision, Stored};
+use archon_types::{Answer, Epoch, Op, PartitionId, Revision, StoredValue};
 use bytes::Bytes;
 
 impl World {
@@ -76,7 +76,7 @@ impl World {
         };
         match (call.op.key(), answer) {
             (Some(key), Answer::Written { revision } | Answer::ConditionFailed { revision }) => note(key, *revision),
-            (Some(key), Answer::Counter { revision, .. } | Answer::Value(Some(Stored { revision, .. }))) => {
+            (Some(key), Answer::Counter { revision, .. } | Answer::Value(Some(StoredValue { revision, .. }))) => {
                 note(key, *revision);
             }
             (Some(key), Answer::Applied { revision, .. } | Answer::CheckFailed { revision, .. }) => {
@@ -85,7 +85,7 @@ impl World {
             (Some(_), Answer::Values(values)) => {
                 let Op::GetMany(many) = &call.op else { return };
                 let revision =
-                    |stored: &Option<Stored>| stored.as_ref().map_or(Revision::ZERO, |stored| stored.revision);
+                    |stored: &Option<StoredValue>| stored.as_ref().map_or(Revision::ZERO, |stored| stored.revision);
                 many.keys().iter().zip(values).for_each(|(key, stored)| note(key, revision(stored)));
             }
             (Some(key), _) => note(key, Revision::ZERO),

@@ -23,7 +23,7 @@ pub(crate) fn key(number: u64) -> Bytes {
 }
 
 /// Partition and operation of a client.
-pub(crate) type Drawn = (PartitionId, Op);
+pub(crate) type DrawnOperation = (PartitionId, Op);
 
 /// Returns true if a key is a counter: its values repeat.
 pub(crate) fn is_counted(key: &[u8]) -> bool {

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::world::World;
 use archon_host::Shell;
 use archon_replica::{Body, Message};
-use archon_types::{ManyKeys, PartitionId, Stored};
+use archon_types::{ManyKeys, PartitionId, StoredValue};
 use bytes::Bytes;
 
 /// Of this many appends, one is followed by a read at its receiver.
@@ -86,7 +86,7 @@ impl World {
         host: usize,
         partition: PartitionId,
         many: &ManyKeys,
-        values: &[Option<Stored>],
+        values: &[Option<StoredValue>],
     ) -> Result<(), Violation> {
         let now = self.local(host);
         let Some(process) = &self.hosts[host].process else { return Ok(()) };

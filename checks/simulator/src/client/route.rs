@@ -3,7 +3,7 @@
 //! (rule 43).
 
 use crate::client::calls::Ranges;
-use crate::client::keys::{Drawn, value_of};
+use crate::client::keys::{DrawnOperation, value_of};
 use crate::client::{calls, keys};
 use crate::mutant::ShellMutant;
 use crate::ranges::splits;
@@ -40,7 +40,12 @@ impl World {
     }
 
     /// Draws an operation on a key of this partition, and the partition that the client asks. `None` for hashed tables.
-    pub(super) fn draw_in_range(&mut self, client: usize, partition: PartitionId, number: u64) -> Option<Drawn> {
+    pub(super) fn draw_in_range(
+        &mut self,
+        client: usize,
+        partition: PartitionId,
+        number: u64,
+    ) -> Option<DrawnOperation> {
         // Tables stay out of date longer in worlds in which keys come back soon.
         let every = if self.plan.returns_keys { 12 } else { 4 };
         if self.healing || self.splits.below(every) == 0 || !self.clients[client].ranges.contains_key(&partition.table)

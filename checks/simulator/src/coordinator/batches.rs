@@ -1,11 +1,11 @@
 //! Relayed heartbeats: judged individually, like all others, and answered together.
 
-use super::session::Whole;
-use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, News};
+use super::session::WholeTables;
+use crate::event::{BatchId, ClusterNow, CoordinatorMessage, HeartbeatAnswer, HeartbeatRequest, TableUpdates};
 use crate::host::carried::CarriedBeat;
 use crate::world::World;
 use archon_coordinator_core::ClusterState;
-use archon_coordinator_core::term::{self, Beat, Heard};
+use archon_coordinator_core::term::{self, Beat, HeartbeatSummary};
 use archon_types::{ErrorKind, Version, relay_count};
 
 impl World {
@@ -19,8 +19,10 @@ impl World {
             let (number, doors) = (heartbeat.number(), doors.as_ref());
             match session.term.heartbeat(&own.state, Beat { node, incarnation, number, stopping, doors }, now) {
                 Ok(Some(unconfirmed)) => {
-                    session.heard.insert(node, (incarnation, Heard { at: now, holds, carried: true }));
-                    session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: Some(batch), holds }));
+                    session.heard.insert(node, (incarnation, HeartbeatSummary { at: now, holds, carried: true }));
+                    session
+                        .waiting
+                        .push((unconfirmed, HeartbeatRequest { host, heartbeat, batch: Some(batch), holds }));
                     waits = true;
                 }
                 Ok(None) => self.coverage.beats_overtaken += 1,
@@ -40,7 +42,7 @@ impl World {
         }
     }
 
-    pub(super) fn answer_batch(&mut self, by: usize, host: usize, batch: BatchId, mut answers: Vec<Answered>) {
+    pub(super) fn answer_batch(&mut self, by: usize, host: usize, batch: BatchId, mut answers: Vec<HeartbeatAnswer>) {
         let own = &mut self.quorum.coordinators[by];
         let Some(session) = &mut own.session else { return };
         let refused = session.refused.remove(&(host, batch)).unwrap_or_default();
@@ -64,7 +66,7 @@ pub(super) fn cluster_now(state: &ClusterState) -> ClusterNow {
 }
 
 /// Returns the updates for a node that holds everything up to `holds`.
-pub(super) fn news(state: &ClusterState, holds: Version) -> Option<Box<News>> {
-    let term::News { nodes, tables, complete, .. } = term::news(state, holds, &Whole)?;
-    Some(Box::new(News { nodes, tables, complete }))
+pub(super) fn news(state: &ClusterState, holds: Version) -> Option<Box<TableUpdates>> {
+    let term::TableUpdates { nodes, tables, complete, .. } = term::news(state, holds, &WholeTables)?;
+    Some(Box::new(TableUpdates { nodes, tables, complete }))
 }

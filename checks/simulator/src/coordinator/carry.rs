@@ -1,14 +1,14 @@
 //! Delivery of messages between quorum members, and their consequences: commits, elections, sessions.
 
-use super::member::{Answered, Waiting};
+use super::member::{EntryResult, WaitingCaller};
 use super::{Proposal, Session, batch, claimed};
 use crate::coordinator::quorum::UnderWay;
 use crate::event::Event;
 use crate::mutant::broken_core;
 use crate::network::End;
-use crate::raft::{Body, Message, What};
+use crate::raft::{Body, EntryContent, Message};
 use crate::world::World;
-use archon_coordinator_core::{Acquaintances, CoordinatorStanding, Unheard};
+use archon_coordinator_core::{Acquaintances, CoordinatorRefusal, CoordinatorStanding};
 
 impl World {
     /// Returns true if a coordinator's process runs.
@@ -167,12 +167,12 @@ impl World {
             _ if !started => {}
             body => match known.hears(to, id, storage, &expected) {
                 Ok(()) => self.hear(coordinator, from, id, body),
-                Err(Unheard::Stranger | Unheard::Unexpected) => {
+                Err(CoordinatorRefusal::Stranger | CoordinatorRefusal::Unexpected) => {
                     if let Some(member) = &mut self.quorum.coordinators[coordinator].member {
                         member.raft.strangers.insert(id, storage);
                     }
                 }
-                Err(Unheard::OtherDirectory) => {}
+                Err(CoordinatorRefusal::OtherDirectory) => {}
             },
         }
     }
@@ -267,15 +267,15 @@ impl World {
         let batch = batch(member.raft.disk.id, truth, term, commands);
         let entry_term = member.raft.disk.term;
         let place = member.raft.disk.end() + 1;
-        member.waiting.insert(place, Waiting { entry_term, term, reply, claimed });
-        let said = member.raft.propose(What::Batch(batch));
+        member.waiting.insert(place, WaitingCaller { entry_term, term, reply, claimed });
+        let said = member.raft.propose(EntryContent::Batch(batch));
         self.carry(coordinator, None, said);
         self.follow(coordinator);
     }
 
     /// Answers the callers of entries that are now applied.
-    pub(super) fn answer_waiting(&mut self, coordinator: usize, answered: Vec<Answered>) {
-        for (Waiting { term, reply, claimed, .. }, responses) in answered {
+    pub(super) fn answer_waiting(&mut self, coordinator: usize, answered: Vec<EntryResult>) {
+        for (WaitingCaller { term, reply, claimed, .. }, responses) in answered {
             self.answer_proposal(coordinator, term, reply, claimed.as_deref(), &responses);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::event::{Event, Proposal};
 use crate::mutant::ShellMutant;
-use crate::raft::{Body, What};
+use crate::raft::{Body, EntryContent};
 use crate::world::World;
 use archon_coordinator_core::CATCH_UP_ENTRIES;
 use archon_coordinator_core::{Command, QuorumHealth, QuorumStep, next_step};
@@ -93,7 +93,7 @@ impl World {
         self.check_comes(coordinator, &comes, &after);
         let Some(member) = &mut self.quorum.coordinators[coordinator].member else { return };
         member.steps_after.0 = member.raft.disk.end() + 1;
-        let said = member.raft.propose(What::Members(after));
+        let said = member.raft.propose(EntryContent::Members(after));
         self.carry(coordinator, None, said);
         self.follow(coordinator);
         if !self.healing && self.changer.random.below(5) == 0 {

@@ -1,10 +1,10 @@
 //! Start of a world: the first coordinators, the first term, and the cluster itself.
 
 use super::member::first_address;
-use super::{Begins, Member, batch};
+use super::{Member, StartReason, batch};
 use crate::coordinator::quorum::COORDINATORS;
 use crate::event::{Event, Proposal};
-use crate::raft::{Disk, Entry, Membership, Voter, What};
+use crate::raft::{Disk, Entry, EntryContent, Membership, Voter};
 use crate::world::World;
 use archon_coordinator_core::Command;
 use archon_types::{ClusterId, DOORS_SINCE, StorageId};
@@ -41,16 +41,16 @@ impl World {
         }];
         let batch = batch(1, 0, 1, commands);
         let entries = [
-            Entry { term: 0, what: What::Members(Membership::founding(nodes)) },
-            Entry { term: 1, what: What::Blank },
-            Entry { term: 1, what: What::Batch(batch) },
+            Entry { term: 0, what: EntryContent::Members(Membership::founding(nodes)) },
+            Entry { term: 1, what: EntryContent::Blank },
+            Entry { term: 1, what: EntryContent::Batch(batch) },
         ]
         .map(Arc::new);
         for (slot, id) in ids {
             let mut disk = Disk::new(id, storages[slot]);
             (disk.term, disk.voted, disk.started) = (1, Some(1), true);
             entries.iter().for_each(|entry| disk.push(Arc::clone(entry)));
-            let mut member = Member::new(first_address(slot), disk.clone(), Begins::Founder);
+            let mut member = Member::new(first_address(slot), disk.clone(), StartReason::Founder);
             (member.raft, member.up, member.boots) = (Voter::founder(disk), true, 1);
             member.election_timeout = self.plan.unit_ms() * 4;
             self.quorum.coordinators[slot].member = Some(Box::new(member));

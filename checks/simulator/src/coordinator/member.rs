@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Reason why a process runs that is not yet a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Begins {
+pub(crate) enum StartReason {
     /// It is one of the first ones, or was: it asks them for their members.
     Founder,
     /// It requests admission, as a voter or as a permanent learner.
@@ -16,7 +16,7 @@ pub(crate) enum Begins {
 
 /// A caller that waits for a log entry of this term.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCaller {
     pub(crate) entry_term: u64,
     /// Term of the proposal.
     pub(crate) term: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Waiting {
 }
 
 /// A waiting caller, and the result of its entry.
-pub(crate) type Answered = (Waiting, Vec<Response>);
+pub(crate) type EntryResult = (WaitingCaller, Vec<Response>);
 
 /// Returns the address of a coordinator process before any move.
 pub(crate) fn first_address(number: usize) -> String {
@@ -38,7 +38,7 @@ pub(crate) struct Member {
     /// Its address.
     pub(crate) address: String,
     pub(crate) raft: Voter,
-    pub(crate) begins: Begins,
+    pub(crate) begins: StartReason,
     pub(crate) up: bool,
     /// Its process ended permanently, or its machine is lost; it is not restarted.
     pub(crate) ended: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Member {
     pub(crate) election_timeout: u64,
     /// It was started at another address than the log's, and notifies the others.
     pub(crate) moved: bool,
-    pub(crate) waiting: BTreeMap<usize, Waiting>,
+    pub(crate) waiting: BTreeMap<usize, WaitingCaller>,
     /// The next step of a change waits for this entry to be applied, or for this instant.
     pub(crate) steps_after: (usize, u64),
     /// Last term in which it was seen to lead.
@@ -56,7 +56,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(address: String, disk: Disk, begins: Begins) -> Self {
+    pub(crate) fn new(address: String, disk: Disk, begins: StartReason) -> Self {
         Self {
             address,
             raft: Voter::new(disk, 0, 0),

@@ -13,13 +13,13 @@ mod serve;
 mod session;
 mod standing;
 
-pub(crate) use member::{Begins, Member, first_address};
+pub(crate) use member::{Member, StartReason, first_address};
 pub(crate) use session::Session;
 
 use crate::check::violation::Violation;
 use crate::coordinator::quorum::{COORDINATORS, UnderWay};
 use crate::event::{CoordinatorMessage, Event, Proposal, ProposalReply};
-use crate::raft::{Entry, What};
+use crate::raft::{Entry, EntryContent};
 use crate::world::World;
 use archon_coordinator_core::{
     Actor, ClusterState, Command, CommandBatch, Response, check, check_lose_node, check_step,
@@ -84,7 +84,7 @@ impl World {
         let Proposal { term, commands, reply } = proposal;
         let claimed = claimed(&commands);
         let batch = batch(coordinator as u64 + 1, self.truth, term, commands);
-        let responses = self.append(Arc::new(Entry { term: self.quorum.term, what: What::Batch(batch) }));
+        let responses = self.append(Arc::new(Entry { term: self.quorum.term, what: EntryContent::Batch(batch) }));
         self.apply_committed(coordinator);
         for other in (0..COORDINATORS).filter(|other| *other != coordinator) {
             let lag = self.random.between(1, 30);
@@ -146,13 +146,13 @@ impl World {
         let index = self.quorum.last_index() + 1;
         self.quorum.state.events.clear();
         let before = match &entry.what {
-            What::Batch(batch) if batch.term == entry.term => Some(self.quorum.state.clone()),
-            What::Members(_) => Some(self.quorum.state.clone()),
+            EntryContent::Batch(batch) if batch.term == entry.term => Some(self.quorum.state.clone()),
+            EntryContent::Members(_) => Some(self.quorum.state.clone()),
             _ => None,
         };
         let responses = entry.apply_to(&mut self.quorum.state, index);
         match (&entry.what, before) {
-            (What::Batch(batch), Some(before)) => {
+            (EntryContent::Batch(batch), Some(before)) => {
                 let trace = || {
                     let names: Vec<String> = batch.commands.iter().map(|command| format!("{command:?}")).collect();
                     format!("log {index} term {}: {} -> {responses:?}", entry.term, names.join(" "))
@@ -163,12 +163,12 @@ impl World {
                 self.count_change(&before, batch, &responses);
                 self.checks.rows_changed = true;
             }
-            (What::Members(membership), Some(before)) => {
+            (EntryContent::Members(membership), Some(before)) => {
                 self.quorum.members_at = self.quorum.log.len() + 1;
                 self.trace.note(self.truth, || format!("log {index} term {}: {membership:?}", entry.term));
                 self.check_state(&before);
             }
-            (What::Batch(_), None) => self.coverage.void_entries += 1,
+            (EntryContent::Batch(_), None) => self.coverage.void_entries += 1,
             _ => {}
         }
         self.quorum.log.push(entry);
@@ -210,7 +210,7 @@ impl World {
         self.coverage.terms += 1;
         let term = self.quorum.term;
         self.note(|| format!("coordinator {coordinator} leads in term {term}"));
-        self.append(Arc::new(Entry { term, what: What::Blank }));
+        self.append(Arc::new(Entry { term, what: EntryContent::Blank }));
         self.apply_committed(coordinator);
         let now = self.coordinator_now(coordinator);
         self.quorum.coordinators[coordinator].session = Some(Session::new(term, now));
@@ -265,7 +265,7 @@ impl World {
             self.coverage.orphan_commits += 1;
             let Proposal { term, commands, .. } = proposal;
             let batch = batch(former as u64 + 1, self.truth, term, commands);
-            self.append(Arc::new(Entry { term: self.quorum.term, what: What::Batch(batch) }));
+            self.append(Arc::new(Entry { term: self.quorum.term, what: EntryContent::Batch(batch) }));
         }
     }
 

@@ -1,13 +1,15 @@
 //! The work of a leading coordinator: control turns, pushes, heartbeat answers, registrations and reports.
 
 use super::batches::{cluster_now, news};
-use super::session::{Pushed, UnderWay, Whole};
+use super::session::{LastPush, UnderWay, WholeTables};
 use crate::check::door_checks::Verdicts;
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
-use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
+use crate::event::{
+    BatchId, CoordinatorMessage, Event, HeartbeatRequest, MemberMessage, Proposal, ProposalReply, Push,
+};
 use crate::world::World;
-use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, PushStep, Round};
+use archon_coordinator_core::term::{self, Beat, ConfirmedHeartbeat, PollAnswer, PushStep, Round};
 use archon_coordinator_core::{Command, DoorNews};
 use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
 
@@ -78,9 +80,9 @@ impl World {
         let state = &own.state;
         let mut pushes = Vec::new();
         for row in state.nodes.values().map(|row| &row.node) {
-            let pushed = session.pushed.entry(row.id).or_insert_with(|| Pushed::nothing(row.incarnation));
+            let pushed = session.pushed.entry(row.id).or_insert_with(|| LastPush::nothing(row.incarnation));
             if pushed.incarnation != row.incarnation {
-                *pushed = Pushed::nothing(row.incarnation);
+                *pushed = LastPush::nothing(row.incarnation);
             }
             let heard =
                 session.heard.get(&row.id).filter(|(life, _)| *life == row.incarnation).map(|(_, heard)| *heard);
@@ -94,7 +96,7 @@ impl World {
             if waits || !matches!(step, PushStep::Push(_)) {
                 continue;
             }
-            let Some((push, promise)) = pushed.acknowledged.next(state, row.id, &Whole) else { continue };
+            let Some((push, promise)) = pushed.acknowledged.next(state, row.id, &WholeTables) else { continue };
             session.pushes += 1;
             let (number, incarnation) = (session.pushes, row.incarnation);
             pushed.under_way = Some(UnderWay { number, promise, sent: truth });
@@ -140,7 +142,7 @@ impl World {
                     Ok(Some(unconfirmed)) => {
                         session.heard.remove(&node);
                         let holds = Version::ZERO;
-                        session.waiting.push((unconfirmed, Asked { host, heartbeat, batch: None, holds }));
+                        session.waiting.push((unconfirmed, HeartbeatRequest { host, heartbeat, batch: None, holds }));
                         if session.round.is_none() {
                             self.begin_round(coordinator);
                         }
@@ -179,13 +181,13 @@ impl World {
             MemberMessage::Poll { node, incarnation, obeyed } => {
                 let told = session.told.get(&node).copied();
                 match term::polled(&own.state, (node, incarnation), term, obeyed, told) {
-                    Ok(Polled::News(told, duties)) => {
+                    Ok(PollAnswer::News(told, duties)) => {
                         session.told.insert(node, told);
                         let version = told.version;
                         let message = CoordinatorMessage::Duties { incarnation, term, version, duties };
                         self.send_to_host(coordinator, host, message);
                     }
-                    Ok(Polled::Nothing | Polled::NotActive) => {}
+                    Ok(PollAnswer::Nothing | PollAnswer::NotActive) => {}
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
                         self.stale(coordinator, host, (node, incarnation));
                     }
@@ -270,14 +272,19 @@ impl World {
         }
     }
 
-    pub(crate) fn answer_heartbeats(&mut self, coordinator: usize, term: u64, heartbeats: Vec<(Confirmed, Asked)>) {
+    pub(crate) fn answer_heartbeats(
+        &mut self,
+        coordinator: usize,
+        term: u64,
+        heartbeats: Vec<(ConfirmedHeartbeat, HeartbeatRequest)>,
+    ) {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
         let answers = session.term.answers(&own.state, heartbeats.iter().map(|(confirmed, _)| *confirmed), now);
         let cluster = cluster_now(&own.state);
         let mut batches: Vec<((usize, BatchId), Vec<_>)> = Vec::new();
-        for (answer, (_, Asked { host, heartbeat, batch, holds })) in answers.into_iter().zip(heartbeats) {
+        for (answer, (_, HeartbeatRequest { host, heartbeat, batch, holds })) in answers.into_iter().zip(heartbeats) {
             let answer = match answer {
                 Ok(answer) => Some(answer),
                 Err(error) if error.kind == ErrorKind::StaleIncarnation => None,

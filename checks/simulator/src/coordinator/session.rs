@@ -1,7 +1,9 @@
 //! Volatile state of a leading coordinator.
 
-use crate::event::{Asked, BatchId, Registrations};
-use archon_coordinator_core::term::{Acknowledged, Heard, Piece, Pieces, Promise, Round, Told, Unconfirmed};
+use crate::event::{BatchId, HeartbeatRequest, Registrations};
+use archon_coordinator_core::term::{
+    HeartbeatSummary, Piece, Pieces, Promise, PushProgress, Round, SentDuties, UnconfirmedHeartbeat,
+};
 use archon_coordinator_core::{ClusterState, NodeRow, Term};
 use archon_member::Heartbeat;
 use archon_types::{Incarnation, Millis, NodeId, NodeStatus, TableId, Version};
@@ -9,16 +11,16 @@ use std::collections::BTreeMap;
 
 /// Last push to one incarnation of a node.
 #[derive(Clone, Debug)]
-pub(crate) struct Pushed {
+pub(crate) struct LastPush {
     pub(crate) incarnation: Incarnation,
-    pub(crate) acknowledged: Acknowledged,
+    pub(crate) acknowledged: PushProgress,
     pub(crate) under_way: Option<UnderWay>,
 }
 
-impl Pushed {
+impl LastPush {
     /// Returns the state of an incarnation without pushes.
     pub(crate) fn nothing(incarnation: Incarnation) -> Self {
-        Self { incarnation, acknowledged: Acknowledged::default(), under_way: None }
+        Self { incarnation, acknowledged: PushProgress::default(), under_way: None }
     }
 }
 
@@ -31,9 +33,9 @@ pub(crate) struct UnderWay {
 }
 
 /// Pushed rows of tables and nodes: no table rows, since machines keep no tables, and all nodes at once.
-pub(crate) struct Whole;
+pub(crate) struct WholeTables;
 
-impl Pieces for Whole {
+impl Pieces for WholeTables {
     type Rows = ();
     type Nodes = Registrations;
 
@@ -60,15 +62,15 @@ impl Pieces for Whole {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) term: Term,
-    pub(crate) pushed: BTreeMap<NodeId, Pushed>,
+    pub(crate) pushed: BTreeMap<NodeId, LastPush>,
     /// The last heartbeats of nodes, if relayed.
-    pub(crate) heard: BTreeMap<NodeId, (Incarnation, Heard)>,
+    pub(crate) heard: BTreeMap<NodeId, (Incarnation, HeartbeatSummary)>,
     /// Last push to participants.
-    pub(crate) told: BTreeMap<NodeId, Told>,
+    pub(crate) told: BTreeMap<NodeId, SentDuties>,
     /// Counter of pushes.
     pub(crate) pushes: u64,
     /// Heartbeats that wait for a quorum round.
-    pub(crate) waiting: Vec<(Unconfirmed, Asked)>,
+    pub(crate) waiting: Vec<(UnconfirmedHeartbeat, HeartbeatRequest)>,
     /// The shared round; only earlier heartbeats wait for a round that hangs.
     pub(crate) round: Option<Round>,
     /// Refused heartbeats of a batch, until the rest of the batch is answered.

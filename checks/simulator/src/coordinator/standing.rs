@@ -1,7 +1,7 @@
 //! Life cycle of a coordinator process: joining, timer ticks, and end.
 
 use super::Member;
-use super::member::{Begins, first_address};
+use super::member::{StartReason, first_address};
 use crate::clock::Clock;
 use crate::coordinator::quorum::Coordinator;
 use crate::event::{Event, Proposal};
@@ -113,7 +113,7 @@ impl World {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return };
         let disk = &member.raft.disk;
         let newcomer = match member.begins {
-            Begins::Founder => {
+            StartReason::Founder => {
                 let to: Vec<usize> =
                     (0..crate::coordinator::quorum::COORDINATORS).filter(|other| *other != coordinator).collect();
                 for other in to {
@@ -123,7 +123,7 @@ impl World {
                 }
                 return;
             }
-            Begins::Joins { voter } => {
+            StartReason::Joins { voter } => {
                 Newcomer { id: disk.id, address: member.address.clone(), storage: disk.storage, voter }
             }
         };
@@ -189,7 +189,7 @@ impl World {
     /// Returns true for the answer that lets a founder with an empty directory take part.
     pub(super) fn answers_founder(&self, coordinator: usize, body: &Body) -> bool {
         let member = self.quorum.coordinators[coordinator].member.as_ref();
-        let asks = member.is_some_and(|member| !member.raft.disk.started && member.begins == Begins::Founder);
+        let asks = member.is_some_and(|member| !member.raft.disk.started && member.begins == StartReason::Founder);
         asks && matches!(body, Body::Known { standing: CoordinatorStanding::Member, .. })
     }
 
@@ -256,7 +256,7 @@ impl World {
     }
 
     /// Adds another machine for a coordinator; its process is not started yet.
-    pub(crate) fn add_coordinator(&mut self, disk: Disk, begins: Begins) -> usize {
+    pub(crate) fn add_coordinator(&mut self, disk: Disk, begins: StartReason) -> usize {
         let number = self.quorum.coordinators.len();
         let clock = Clock::draw(&mut self.changer.random);
         let member = Member::new(first_address(number), disk, begins);

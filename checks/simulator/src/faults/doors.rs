@@ -3,7 +3,7 @@
 
 use crate::coordinator::member::host_of;
 use crate::event::Event;
-use crate::host::door::{Door, Shut};
+use crate::host::door::{Door, Unreachability};
 use crate::network::End;
 use crate::world::World;
 use archon_types::{
@@ -12,8 +12,8 @@ use archon_types::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of a partition: epoch, leader, and placements by node.
-type Standing = (Epoch, Option<NodeId>, BTreeSet<(PlacementId, NodeId)>);
-type Standings = BTreeMap<PartitionId, Standing>;
+type PartitionState = (Epoch, Option<NodeId>, BTreeSet<(PlacementId, NodeId)>);
+type PartitionStates = BTreeMap<PartitionId, PartitionState>;
 
 /// Maximum number of consecutive waits for rest.
 const RESTS: usize = 20;
@@ -38,7 +38,11 @@ impl World {
     }
 
     fn shut_door(&mut self, host: usize, until: u64) {
-        let how = self.doors.random.pick(&[Shut::Dropped, Shut::Refused, Shut::Unanswered]).unwrap_or(Shut::Dropped);
+        let how = self
+            .doors
+            .random
+            .pick(&[Unreachability::Dropped, Unreachability::Refused, Unreachability::Unanswered])
+            .unwrap_or(Unreachability::Dropped);
         self.note(|| format!("the door of host {host} is shut until {until}: {how:?}"));
         self.coverage.doors_shut += 1;
         self.hosts[host].door.shut = Some((how, until));
@@ -145,7 +149,7 @@ impl World {
         door_every_ms * 4 + timing.failure_timeout_ms * 4 + 2_000
     }
 
-    fn one_door_is_shut(&mut self, victim: usize, before: &Standings) {
+    fn one_door_is_shut(&mut self, victim: usize, before: &PartitionStates) {
         let Some(node) = self.node_at(victim) else { return };
         let answered = self.checks.answered.clone();
         let silent = self.plan.settings.door_silent_ms;
@@ -195,7 +199,7 @@ impl World {
         }
     }
 
-    fn a_door_is_shut_to_one(&mut self, victim: usize, before: &Standings) {
+    fn a_door_is_shut_to_one(&mut self, victim: usize, before: &PartitionStates) {
         let keepers = self.keepers_at(victim);
         let Some(keeper) = self.doors.random.pick(&keepers) else { return };
         self.note(|| format!("the door of host {victim} is shut to host {keeper}"));
@@ -210,7 +214,7 @@ impl World {
 
     /// Makes many nodes unreachable: the coordinator declares no more of them unreachable than allowed
     /// (`judge_verdicts`); all others continue.
-    fn many_doors_are_shut(&mut self, victim: usize, before: &Standings) {
+    fn many_doors_are_shut(&mut self, victim: usize, before: &PartitionStates) {
         let answered = self.checks.answered.clone();
         let hosts = self.hosts.len();
         let count = self.doors.random.between(2, (hosts as u64 / 2).max(2));
@@ -254,7 +258,7 @@ impl World {
 
     /// Waits until nothing has moved for a while: placement, repair and balancing continue after all other conditions
     /// hold. Returns the final state; `None` if it does not come to rest.
-    fn at_rest(&mut self) -> Option<Standings> {
+    fn at_rest(&mut self) -> Option<PartitionStates> {
         for _ in 0..RESTS {
             let before = self.standings();
             self.run(self.truth + self.word_takes());
@@ -270,7 +274,7 @@ impl World {
         None
     }
 
-    fn standings(&self) -> Standings {
+    fn standings(&self) -> PartitionStates {
         let rows = self.quorum.state.data_rows();
         let standing = rows.map(|row| {
             let copies = row.placements.iter().map(|copy| (copy.id, copy.node)).collect();
@@ -280,7 +284,7 @@ impl World {
     }
 
     /// Checks that no copy was moved, and that the partitions in `stays` kept their leaders.
-    fn compare(&mut self, before: &Standings, stays: impl Fn(PartitionId) -> bool) {
+    fn compare(&mut self, before: &PartitionStates, stays: impl Fn(PartitionId) -> bool) {
         for (partition, now) in self.standings() {
             let Some(was) = before.get(&partition) else { continue };
             if was.2 != now.2 {

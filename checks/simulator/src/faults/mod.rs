@@ -11,11 +11,11 @@ mod themes;
 
 use crate::event::{Event, Proposal};
 use crate::host::disk::Disk;
-use crate::network::{Cut, End};
+use crate::network::{End, NetworkCut};
 use crate::scenario::Theme;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
-use archon_types::{Holds, NodeGoal, NodeStatus, PartitionStatus, Partitioning};
+use archon_types::{NodeGoal, NodeStatus, PartitionStatus, Partitioning, TableContent};
 
 impl World {
     pub(crate) fn next_fault(&mut self) {
@@ -114,10 +114,10 @@ impl World {
         let direction = self.random.below(4);
         self.note(|| format!("cut until {until}, direction {direction}: {own:?} {far:?}"));
         if direction != 0 {
-            self.network.cut(Cut { from: own.clone(), to: far.clone(), since: self.truth, until });
+            self.network.cut(NetworkCut { from: own.clone(), to: far.clone(), since: self.truth, until });
         }
         if direction != 1 {
-            self.network.cut(Cut { from: far, to: own, since: self.truth, until });
+            self.network.cut(NetworkCut { from: far, to: own, since: self.truth, until });
         }
     }
 
@@ -179,7 +179,7 @@ impl World {
             name: self.free_name(),
             partitioning: Partitioning::Hash { partitions },
             replication,
-            holds: Holds::Data,
+            holds: TableContent::Data,
         })
     }
 

@@ -4,12 +4,12 @@ use crate::random::Random;
 
 /// State of the reachability faults.
 #[derive(Debug)]
-pub(crate) struct Doors {
+pub(crate) struct ReachabilityFaults {
     /// Separate generator for features of some seeds, so that other seeds do not change.
     pub(crate) random: Random,
 }
 
-impl Doors {
+impl ReachabilityFaults {
     pub(crate) fn new(seed: u64) -> Self {
         Self { random: Random::new(seed ^ 0x0D00_25E5) }
     }

@@ -1,10 +1,10 @@
 //! Faults of coordinators with changing membership, and of their directories.
 
 use crate::coordinator::quorum::COORDINATORS;
-use crate::coordinator::{Begins, first_address};
+use crate::coordinator::{StartReason, first_address};
 use crate::event::Event;
-use crate::network::{Cut, End};
-use crate::raft::{Disk, What};
+use crate::network::{End, NetworkCut};
+use crate::raft::{Disk, EntryContent};
 use crate::world::World;
 use archon_coordinator_core::{Command, Members, Wish, majority};
 use archon_types::StorageId;
@@ -73,9 +73,9 @@ impl World {
         let (since, until) = (self.truth, self.truth + random.between(unit, unit * 40));
         let (one, other) = (vec![End::Coordinator(one)], vec![End::Coordinator(other)]);
         if random.below(3) > 0 {
-            self.network.cut(Cut { from: one.clone(), to: other.clone(), since, until });
+            self.network.cut(NetworkCut { from: one.clone(), to: other.clone(), since, until });
         }
-        self.network.cut(Cut { from: other, to: one, since, until });
+        self.network.cut(NetworkCut { from: other, to: one, since, until });
     }
 
     /// Stops the leader of a change in the middle of it, for a while.
@@ -106,7 +106,7 @@ impl World {
         self.note(|| format!("the directory of coordinator {coordinator} is lost"));
         if let Some(member) = &mut self.quorum.coordinators[coordinator].member {
             member.raft.disk = Disk::new(member.raft.disk.id, storage);
-            if member.begins == Begins::Founder {
+            if member.begins == StartReason::Founder {
                 // It is started as the first time, with their list.
                 let founders = 0..COORDINATORS;
                 member.raft.disk.expected = founders.map(|slot| (slot as u64 + 1, first_address(slot))).collect();
@@ -163,7 +163,7 @@ impl World {
         if recorded != Some(member.address.as_str()) || !disk.started {
             return;
         }
-        let copy = self.add_coordinator(disk, Begins::Founder);
+        let copy = self.add_coordinator(disk, StartReason::Founder);
         self.start_coordinator(copy);
     }
 
@@ -237,7 +237,7 @@ impl World {
             wishes.extend(coordinator.proposed().filter_map(wish));
             let Some(member) = &coordinator.member else { continue };
             for entry in member.raft.disk.entries_from(committed + 1, usize::MAX) {
-                if let What::Batch(batch) = &entry.what {
+                if let EntryContent::Batch(batch) = &entry.what {
                     wishes.extend(batch.commands.iter().filter_map(wish));
                 }
             }

@@ -5,7 +5,7 @@ use crate::coordinator::member::host_of;
 use crate::event::Event;
 use crate::faults::parts::Relays;
 use crate::host::carried::stream;
-use crate::network::{Cut, End, Lag};
+use crate::network::{End, Lag, NetworkCut};
 use crate::world::World;
 use archon_types::NodeStatus;
 
@@ -59,9 +59,9 @@ impl World {
                 let (since, until) = (self.truth, self.truth + away);
                 if self.random.below(3) > 0 {
                     let (from, to) = (vec![End::Host(relay)], members.clone());
-                    self.network.cut(Cut { from, to, since, until });
+                    self.network.cut(NetworkCut { from, to, since, until });
                 }
-                self.network.cut(Cut { from: members, to: vec![End::Host(relay)], since, until });
+                self.network.cut(NetworkCut { from: members, to: vec![End::Host(relay)], since, until });
             }
             4 => {
                 // A member reaches no coordinator itself, and lives by its relays; or fails with them.
@@ -126,7 +126,7 @@ impl World {
                 let peers = self.peers_of(leader);
                 self.part(&own, &peers, (silent, timeout * 5));
                 let since = self.truth + silent;
-                self.network.cut(Cut { from: own, to: coordinators, since, until });
+                self.network.cut(NetworkCut { from: own, to: coordinators, since, until });
                 self.theme_until = self.truth + timeout * 2;
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::coordinator::member::host_of;
 use crate::event::{Event, Proposal};
-use crate::network::{Cut, End, Lag};
+use crate::network::{End, Lag, NetworkCut};
 use crate::scenario::Theme;
 use crate::world::World;
 use archon_coordinator_core::Command;
@@ -51,8 +51,8 @@ impl World {
     /// Cuts two sides from each other between two instants, counted from now.
     pub(crate) fn part(&mut self, one: &[End], other: &[End], (begin, end): (u64, u64)) {
         let (since, until) = (self.truth + begin, self.truth + end);
-        self.network.cut(Cut { from: one.to_vec(), to: other.to_vec(), since, until });
-        self.network.cut(Cut { from: other.to_vec(), to: one.to_vec(), since, until });
+        self.network.cut(NetworkCut { from: one.to_vec(), to: other.to_vec(), since, until });
+        self.network.cut(NetworkCut { from: other.to_vec(), to: one.to_vec(), since, until });
     }
 
     /// Cuts a leader from its followers, and from its coordinators around the end of its lease or of its incarnation.
@@ -69,7 +69,7 @@ impl World {
                 let silent = self.random.between(timeout / 2, timeout * 3 / 2);
                 self.part(&own, &peers, (silent, over));
                 let since = self.truth + silent;
-                self.network.cut(Cut { from: own.to_vec(), to: coordinators, since, until });
+                self.network.cut(NetworkCut { from: own.to_vec(), to: coordinators, since, until });
             }
             1 => {
                 // It is heard again just while its failure is being committed.
@@ -145,7 +145,12 @@ impl World {
             _ => {
                 // Its requests arrive, and it never gets the answers; then one follower stays with it.
                 let since = self.truth;
-                self.network.cut(Cut { from: coordinators.clone(), to: own.to_vec(), since, until: since + over });
+                self.network.cut(NetworkCut {
+                    from: coordinators.clone(),
+                    to: own.to_vec(),
+                    since,
+                    until: since + over,
+                });
                 let friend = self.random.pick(&peers);
                 let (with, without): (Vec<End>, Vec<End>) = peers.into_iter().partition(|peer| Some(*peer) == friend);
                 let side = [own.to_vec(), with].concat();
@@ -222,7 +227,7 @@ impl World {
             while at < over {
                 let dark = self.random.between(timeout / 3, timeout * 3 / 4);
                 let (since, until) = (self.truth + at, self.truth + at + dark);
-                self.network.cut(Cut { from: coordinators.clone(), to: own.to_vec(), since, until });
+                self.network.cut(NetworkCut { from: coordinators.clone(), to: own.to_vec(), since, until });
                 at += dark + self.random.between(timeout / 4, timeout);
             }
         }
@@ -262,7 +267,7 @@ impl World {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
         let over = timeout * self.random.between(2, 6);
         let (since, until) = (self.truth, self.truth + over);
-        self.network.cut(Cut { from: vec![End::Host(leader)], to: self.quorum.ends(), since, until });
+        self.network.cut(NetworkCut { from: vec![End::Host(leader)], to: self.quorum.ends(), since, until });
         for host in 0..self.hosts.len() {
             if self.random.below(3) > 0 {
                 let when = self.random.between(unit, over);

@@ -1,11 +1,14 @@
 //! Messages that nodes relay for others.
 
-use crate::event::{ClusterNow, News};
+use crate::event::{ClusterNow, TableUpdates};
 use crate::host::round::Round;
-use archon_member::{Broken, Carried, Heartbeat, LeaseAnswer, NodeRows, Relay, RelayEffect, ReturnAddress, Rows, Ways};
+use archon_member::{
+    DisabledRule, Heartbeat, LeaseAnswer, NodeRows, Relay, RelayEffect, RelayPreference, RelayedHeartbeat,
+    ReturnAddress, Rows,
+};
 use archon_types::{
-    ClusterId, DoorReport, Incarnation, LeaseTiming, Millis, Node, NodeDelta, NodeId, Over, RemovedNodes, Version,
-    carried_max,
+    ClusterId, DoorReport, FencingProof, Incarnation, LeaseTiming, Millis, Node, NodeDelta, NodeId, RemovedNodes,
+    Version, carried_max,
 };
 use uuid::Uuid;
 
@@ -25,7 +28,7 @@ pub(crate) struct CarriedBeat {
     pub(crate) came: Millis,
 }
 
-impl Carried for CarriedBeat {
+impl RelayedHeartbeat for CarriedBeat {
     fn node(&self) -> NodeId {
         self.heartbeat.node()
     }
@@ -41,19 +44,19 @@ impl Carried for CarriedBeat {
 
 /// A relay's message to a member.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub(crate) enum RelayMessage {
     /// A coordinator's answer or fencing, with the member's updates; the time of the next batch; and the cluster
     /// description.
     Answer {
         heartbeat: Heartbeat,
         lease: Option<LeaseAnswer>,
-        news: Option<Box<News>>,
+        news: Option<Box<TableUpdates>>,
         departure_ms: u64,
         cluster: ClusterNow,
     },
     NoCoordinator,
     Busy,
-    Over(Over),
+    Over(FencingProof),
 }
 
 /// Rows of the nodes as a relay uses them.
@@ -68,7 +71,7 @@ impl Rows for CarriedRows<'_> {
         self.few.unwrap_or_else(|| carried_max(self.rows.alive().count()))
     }
 
-    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<FencingProof> {
         self.rows.over(node, incarnation)
     }
 }
@@ -80,13 +83,13 @@ pub(crate) fn cluster() -> ClusterId {
 
 /// A process's state as a relay and as a relayed member.
 #[derive(Debug, Default)]
-pub(crate) struct Relaying {
+pub(crate) struct RelayState {
     /// Last received rows of the nodes.
     pub(crate) rows: NodeRows,
     pub(super) few: Option<usize>,
     /// Number of relays, from the last answer.
     pub(super) count: usize,
-    pub(super) ways: Ways,
+    pub(super) ways: RelayPreference,
     pub(super) round: Option<Round>,
     /// Number of rounds in which it may still ask the coordinators directly.
     pub(super) straight: u32,
@@ -97,10 +100,10 @@ pub(crate) struct Relaying {
     pub(crate) waiting: Vec<(ReturnAddress, CarriedBeat)>,
 }
 
-impl Relaying {
-    pub(super) fn begin_life(&mut self, timing: LeaseTiming, now: Millis, broken: Broken) {
+impl RelayState {
+    pub(super) fn begin_life(&mut self, timing: LeaseTiming, now: Millis, broken: DisabledRule) {
         self.end_life();
-        self.ways = Ways::default().broken_by(broken);
+        self.ways = RelayPreference::default().broken_by(broken);
         self.relay = Some(Relay::new(timing, now).broken_by(broken));
     }
 

@@ -4,7 +4,7 @@ use crate::event::PeerMessage;
 use crate::host::carried::CarriedBeat;
 use crate::mutant::ShellMutant;
 use crate::world::World;
-use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart, Life};
+use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart, NodeRegistration};
 use archon_kv::engine::{Engine, PageLimit, Row};
 use archon_kv::row;
 use archon_replica::{Input, Position, ReplicaAddress};
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Returns the registration of this machine's process.
-    pub(crate) fn life(&self, host: usize) -> Option<Life> {
+    pub(crate) fn life(&self, host: usize) -> Option<NodeRegistration> {
         self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life)
     }
 

@@ -3,8 +3,8 @@
 
 use super::engine::SimEngine;
 use crate::random::Random;
-use archon_host::{Completes, LogWrite};
-use archon_replica::{Entry, Position, Recovered, Run};
+use archon_host::{Completions, LogWrite};
+use archon_replica::{Entry, Position, RecoveredState, Run};
 use archon_types::{
     Epoch, GenerationKey, Incarnation, PROTOCOL_FIRST, PartitionId, PlacementId, Seq, StorageId, Version,
 };
@@ -48,7 +48,7 @@ impl Stream {
     }
 
     /// Returns the initial state of a replica.
-    pub(crate) fn recovered(&self) -> Recovered {
+    pub(crate) fn recovered(&self) -> RecoveredState {
         let mut runs: Vec<Run> = Vec::new();
         for entry in &self.entries {
             if runs.last().is_none_or(|run| run.epoch != entry.at.epoch) {
@@ -56,7 +56,7 @@ impl Stream {
             }
         }
         let complete = self.complete.max(self.base);
-        Recovered { epoch: self.epoch, base: self.base, runs, last: self.last(), commit: complete.seq }
+        RecoveredState { epoch: self.epoch, base: self.base, runs, last: self.last(), commit: complete.seq }
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Write {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) writes: Vec<Write>,
-    pub(crate) completes: Completes,
+    pub(crate) completes: Completions,
 }
 
 impl Batch {

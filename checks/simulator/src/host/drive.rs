@@ -10,7 +10,7 @@ use crate::coordinator::member::host_of;
 use crate::event::{Event, PeerMessage};
 use crate::network::End;
 use crate::world::World;
-use archon_host::{At, Cause, Ended, LocalCopy, Outcome, Partitions, Refusal, RetentionLimits};
+use archon_host::{Cause, CopyLocation, LocalCopy, Outcome, Partitions, Refusal, RetentionLimits, UnansweredOutcome};
 use archon_kv::engine_position;
 use archon_replica::{Body, Input, Message};
 use archon_types::{Epoch, ErrorKind, Fact, Millis, NodeId, PartitionId, PlacementId, Report, Seq};
@@ -67,7 +67,7 @@ impl World {
                 let checked = self.checks.opens(placement);
                 self.judge(checked);
             }
-            Effect::Serving(at @ At { partition, placement, epoch, commit }) => {
+            Effect::Serving(at @ CopyLocation { partition, placement, epoch, commit }) => {
                 self.begins_anew(host, at, commit);
                 self.coverage.take_overs += 1;
                 self.checks.leases_changed = true;
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Starts a new history after an accepted loss, at its first event.
-    fn begins_anew(&mut self, host: usize, at: At, known: Seq) {
+    fn begins_anew(&mut self, host: usize, at: CopyLocation, known: Seq) {
         let Some(leader) = self.checks.of(at.partition).awaited(at.epoch) else { return };
         let row = self.quorum.state.partitions.get(at.partition);
         let node = row.and_then(|row| row.placement(leader)).and_then(|copy| self.quorum.state.node(copy.node));
@@ -173,7 +173,7 @@ impl World {
 const fn kind_of(refusal: &Refusal) -> ErrorKind {
     match refusal {
         Refusal::Stopping => ErrorKind::ShuttingDown,
-        Refusal::Dropped | Refusal::Ended(Ended::ChangedNothing, Cause::Dropped) => ErrorKind::NotFound,
+        Refusal::Dropped | Refusal::Ended(UnansweredOutcome::ChangedNothing, Cause::Dropped) => ErrorKind::NotFound,
         Refusal::Misrouted => ErrorKind::InvalidArgument,
         Refusal::Moved => ErrorKind::Moved,
         Refusal::Elsewhere => ErrorKind::NotPartitionLeader,
@@ -182,11 +182,12 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
         Refusal::NotLive | Refusal::CommitUnknown | Refusal::Behind => ErrorKind::Unavailable,
         Refusal::NoLease => ErrorKind::NoLease,
         Refusal::NoWrites(kind) => *kind,
-        Refusal::Ended(Ended::Unknown, _) => ErrorKind::DeadlineExceeded,
-        Refusal::Ended(Ended::ChangedNothing, Cause::Stopping) => ErrorKind::ShuttingDown,
-        Refusal::Ended(Ended::ChangedNothing, _) | Refusal::Changing | Refusal::Unreadable(_) | Refusal::Unread => {
-            ErrorKind::Unavailable
-        }
+        Refusal::Ended(UnansweredOutcome::Unknown, _) => ErrorKind::DeadlineExceeded,
+        Refusal::Ended(UnansweredOutcome::ChangedNothing, Cause::Stopping) => ErrorKind::ShuttingDown,
+        Refusal::Ended(UnansweredOutcome::ChangedNothing, _)
+        | Refusal::Changing
+        | Refusal::Unreadable(_)
+        | Refusal::Unread => ErrorKind::Unavailable,
         Refusal::Detail(detail) => detail.kind,
     }
 }

@@ -1,7 +1,7 @@
 //! Effects of a machine.
 
 use crate::client::calls::ReplyTo;
-use archon_host::{At, Outcome, Refusal, YieldAsk};
+use archon_host::{CopyLocation, Outcome, Refusal, YieldAsk};
 use archon_replica::{Entry, Message};
 use archon_types::{Millis, PartitionId, PlacementId, Report};
 
@@ -11,7 +11,7 @@ pub(super) enum Effect {
     Send(Message),
     /// An answer, and whether it is that of a read.
     Answer {
-        at: At,
+        at: CopyLocation,
         to: ReplyTo,
         log_time: Millis,
         outcome: Outcome,
@@ -27,12 +27,12 @@ pub(super) enum Effect {
     /// A leader requests rows of its merge source.
     AskRight(YieldAsk),
     Opened(PlacementId),
-    Serving(At),
+    Serving(CopyLocation),
     /// These entries are committed.
-    Committed(At, Vec<Entry>),
+    Committed(CopyLocation, Vec<Entry>),
     Deleted(PlacementId),
     /// A copy was found damaged, and given up.
-    Damaged(At),
+    Damaged(CopyLocation),
     /// Two copies disagree about committed entries, or one cannot accept an entry that it should.
     Alarm(PartitionId, String),
     /// A line of the trace.

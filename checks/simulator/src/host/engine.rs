@@ -1,7 +1,7 @@
 //! A storage engine that loses, at a crash, any part of its unsynced data.
 
 use crate::random::Random;
-use archon_kv::engine::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit};
+use archon_kv::engine::{Change, ClearStep, Engine, EngineError, KeyBounds, Page, PageLimit};
 use archon_kv::memory::{Rows, cleared_of, page_of};
 use archon_types::{PlacementId, ScanOrder};
 use bytes::Bytes;
@@ -107,7 +107,7 @@ impl Engine for SimEngine {
     fn page(
         &self,
         space: PlacementId,
-        keys: Between<'_>,
+        keys: KeyBounds<'_>,
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
@@ -124,7 +124,7 @@ impl Engine for SimEngine {
         Ok(())
     }
 
-    fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError> {
+    fn clear_range(&self, space: PlacementId, keys: KeyBounds<'_>, rows_max: usize) -> Result<ClearStep, EngineError> {
         let mut inner = self.opened()?;
         let (removed, cleared) = cleared_of(&inner.rows, space, keys, rows_max);
         for key in removed {

@@ -5,7 +5,7 @@ use super::shell::MachineShell;
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::world::World;
-use archon_host::{Completes, Forming, LocalCopy};
+use archon_host::{Completions, FormingCopy, LocalCopy};
 use archon_kv::engine::{Engine, PageLimit};
 use archon_kv::{PartitionView, Reader, row};
 use archon_types::{PlacementId, Seq};
@@ -57,7 +57,7 @@ impl World {
         let limit = PageLimit { rows_max: FORM_ROWS, bytes_max: usize::MAX };
         let shell = process.partitions.shell_mut();
         // Earlier clearings come first.
-        let waits = |forming: &Forming| {
+        let waits = |forming: &FormingCopy| {
             let job = forming.job();
             shell.clearing.contains_key(&job.to) || shell.clearing.contains_key(&job.from)
         };
@@ -102,7 +102,7 @@ impl World {
         }
         self.drive(host, |partitions| {
             clearing.into_iter().for_each(|(placement, clear)| partitions.cleared(placement, clear));
-            let early: Completes = std::mem::take(&mut partitions.shell_mut().early);
+            let early: Completions = std::mem::take(&mut partitions.shell_mut().early);
             partitions.durable(early);
         });
         self.keep_pulling(host);

@@ -1,6 +1,6 @@
 //! Copies of new partitions that a simulated node forms.
 
-use archon_host::{ClearedSpaces, FormJob, FormedCopy, Forming};
+use archon_host::{ClearedSpaces, FormJob, FormedCopy, FormingCopy};
 use archon_types::{KeyRange, PlacementId};
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Forms {
     /// Copies being formed, and those that wait for the engine's sync.
-    pub(super) forming: BTreeMap<PlacementId, Forming>,
+    pub(super) forming: BTreeMap<PlacementId, FormingCopy>,
     /// Spaces of the engine with a requested clearing.
     cleared: ClearedSpaces,
     /// Copies whose forming stopped, with the attempts of their jobs.
@@ -23,7 +23,7 @@ impl Forms {
         if self.cleared.contains(job.to) {
             return false;
         }
-        self.forming.insert(job.to, Forming::new(job));
+        self.forming.insert(job.to, FormingCopy::new(job));
         true
     }
 

@@ -3,7 +3,7 @@
 
 use crate::event::{Event, PeerMessage};
 use crate::host::carried::cluster;
-use crate::host::door::Shut;
+use crate::host::door::Unreachability;
 use crate::network::End;
 use crate::world::World;
 use archon_member::Probe;
@@ -33,8 +33,8 @@ impl World {
             return;
         }
         let outcome = match self.hosts[host].door.shut_to(keeper, self.truth) {
-            Some(Shut::Dropped | Shut::Unanswered) => return,
-            Some(Shut::Refused) => Err(DoorFailure::Refused),
+            Some(Unreachability::Dropped | Unreachability::Unanswered) => return,
+            Some(Unreachability::Refused) => Err(DoorFailure::Refused),
             None => Ok(()),
         };
         let message = Box::new(PeerMessage::Pong { boot, number, outcome });

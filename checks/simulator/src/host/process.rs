@@ -3,10 +3,10 @@
 use super::disk::{Batch, Disk};
 use super::shell::MachineShell;
 use crate::clock::Clock;
-use crate::host::carried::Relaying;
+use crate::host::carried::RelayState;
 use crate::host::door::Door;
-use archon_host::{AppliedPush, Held, HeldState, Partitions, UNKNOWN};
-use archon_member::{Heartbeats, Prober, Registering, Reports};
+use archon_host::{AppliedPush, HeldPlacement, HeldState, Partitions, UNKNOWN};
+use archon_member::{Heartbeats, Prober, RegistrationAttempts, Reports};
 use archon_types::{BootId, Incarnation, Millis, PlacementId, ProtocolRange, Version};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -56,7 +56,7 @@ pub(crate) struct Process {
     /// Protocols of its version.
     pub(crate) speaks: ProtocolRange,
     /// Its registration attempts.
-    pub(crate) registering: Registering,
+    pub(crate) registering: RegistrationAttempts,
     pub(crate) heartbeats: Heartbeats,
     /// The last heartbeat was answered.
     pub(crate) answered: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Process {
     /// Time of the stop order: since then it gives up its leaderships.
     pub(crate) stopping: Option<Millis>,
     /// Paths of its heartbeats, and of those of others that it carries.
-    pub(crate) relaying: Relaying,
+    pub(crate) relaying: RelayState,
     pub(crate) prober: Prober,
 }
 
@@ -92,7 +92,7 @@ impl Process {
             boot,
             boot_id,
             speaks: ProtocolRange::FIRST,
-            registering: Registering::new(last),
+            registering: RegistrationAttempts::new(last),
             heartbeats: Heartbeats::default(),
             answered: true,
             next_heartbeat: Millis::ZERO,
@@ -106,14 +106,14 @@ impl Process {
             journal: Journal::default(),
             reports: Reports::default(),
             stopping: None,
-            relaying: Relaying::default(),
+            relaying: RelayState::default(),
             prober: Prober::default(),
         }
     }
 
     /// Returns its knowledge of the placements in its data directory.
-    pub(crate) fn held(&self) -> BTreeMap<PlacementId, Held> {
-        let held = |partition, state| Held { partition, state };
+    pub(crate) fn held(&self) -> BTreeMap<PlacementId, HeldPlacement> {
+        let held = |partition, state| HeldPlacement { partition, state };
         let shell = self.partitions.shell();
         let copies = self.partitions.copies().values().map(|local| {
             let state = if local.set_aside { HeldState::SetAside } else { HeldState::Active };

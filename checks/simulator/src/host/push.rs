@@ -1,11 +1,11 @@
 //! Pushes from the coordinator to nodes.
 
 use super::process::Process;
-use crate::event::{CoordinatorMessage, MemberMessage, News, Push, Registrations};
+use crate::event::{CoordinatorMessage, MemberMessage, Push, Registrations, TableUpdates};
 use crate::host::carried::CarriedBeat;
 use crate::mutant::{ShellMutant, broken_host};
 use crate::world::World;
-use archon_host::{Pushed, reconcile};
+use archon_host::{PushVerdict, reconcile};
 use archon_member::RelayEffect;
 use archon_types::{TableList, Version};
 
@@ -20,7 +20,7 @@ impl World {
     }
 
     /// Takes in the updates of a heartbeat answer.
-    pub(super) fn take_news(&mut self, host: usize, news: News) {
+    pub(super) fn take_news(&mut self, host: usize, news: TableUpdates) {
         let told = &mut self.hosts[host].disk.told;
         *told = news.complete.max(*told);
         let unreported = self.breaks(ShellMutant::DropUnreported);
@@ -43,11 +43,11 @@ impl World {
         let shell = process.partitions.shell_mut();
         let Some(life) = shell.life.filter(|life| life.incarnation == push.incarnation) else { return };
         let taken = process.applied.take(push.incarnation, push.term, push.version, push.duties.is_some());
-        if matches!(taken, Pushed::Succeeded { .. }) {
+        if matches!(taken, PushVerdict::Succeeded { .. }) {
             return;
         }
         let (news, told) = process.learn(push.nodes, push.tables.filter(|_| !unreported), push.complete);
-        let duties = push.duties.filter(|_| taken == Pushed::Duties);
+        let duties = push.duties.filter(|_| taken == PushVerdict::Duties);
         if duties.is_some() {
             process.applied.note(push.term, push.version);
         }

@@ -2,13 +2,13 @@
 //! clocks.
 
 use crate::check::violation::Violation;
-use crate::event::{Answered, BatchId, ClusterNow, Event, MemberMessage, PeerMessage};
-use crate::host::carried::{CarriedBeat, CarriedRows, MACHINES, Said};
+use crate::event::{BatchId, ClusterNow, Event, HeartbeatAnswer, MemberMessage, PeerMessage};
+use crate::host::carried::{CarriedBeat, CarriedRows, MACHINES, RelayMessage};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_host::Life;
-use archon_member::{RelayEffect, ReturnAddress, Took, Towards};
+use archon_host::NodeRegistration;
+use archon_member::{BatchRecipients, RelayEffect, RelayOutcome, ReturnAddress};
 use archon_replica::Message;
 
 /// Heartbeats that wait while a process has no incarnation in which to carry them.
@@ -33,14 +33,14 @@ impl World {
             match effect {
                 RelayEffect::Depart { batch, beats, towards } => self.depart(host, batch, beats, towards),
                 RelayEffect::NoCoordinator(to) => self.say_no_coordinator(host, to),
-                RelayEffect::Over(to, over) => self.tell_member(host, to, Said::Over(over)),
+                RelayEffect::Over(to, over) => self.tell_member(host, to, RelayMessage::Over(over)),
             }
         }
     }
 
-    fn depart(&mut self, host: usize, number: u64, beats: Vec<CarriedBeat>, towards: Towards) {
+    fn depart(&mut self, host: usize, number: u64, beats: Vec<CarriedBeat>, towards: BatchRecipients) {
         let now = self.local(host);
-        let Some(Life { incarnation, .. }) = self.life(host) else { return };
+        let Some(NodeRegistration { incarnation, .. }) = self.life(host) else { return };
         self.coverage.batches_carried += 1;
         self.coverage.beats_carried += beats.len() as u64;
         let heartbeat_ms = self.plan.unit_ms();
@@ -51,7 +51,7 @@ impl World {
         }
         let batch = BatchId { relay: incarnation, number };
         let Some(guess) = self.hosts[host].process.as_ref().map(|process| process.guess) else { return };
-        self.send_up(host, guess, towards == Towards::Everybody, &MemberMessage::Beats { batch, beats });
+        self.send_up(host, guess, towards == BatchRecipients::Everybody, &MemberMessage::Beats { batch, beats });
     }
 
     /// Relays a member's heartbeat.
@@ -69,18 +69,22 @@ impl World {
         let (heartbeat, came) = (beat.heartbeat, beat.came);
         let rows = CarriedRows { rows: &relaying.rows, few: relaying.few };
         match relay.heard(from, beat, &rows, came) {
-            Took::Leaves | Took::Old => {}
-            Took::Over(over) => self.tell_member(host, from, Said::Over(over)),
-            Took::Waits if alone => {
+            RelayOutcome::Leaves | RelayOutcome::Old => {}
+            RelayOutcome::Over(over) => self.tell_member(host, from, RelayMessage::Over(over)),
+            RelayOutcome::Waits if alone => {
                 let (lease, departure_ms) =
                     (Some(heartbeat.answer(lease_ms, Vec::new())), relay.next_departure_ms(now));
                 let cluster = ClusterNow { relays: relaying.count, door_every_ms: process.prober.every_ms() };
-                self.tell_member(host, from, Said::Answer { heartbeat, lease, news: None, departure_ms, cluster });
+                self.tell_member(
+                    host,
+                    from,
+                    RelayMessage::Answer { heartbeat, lease, news: None, departure_ms, cluster },
+                );
             }
-            Took::Waits => self.say_no_coordinator(host, from),
-            Took::Busy => {
+            RelayOutcome::Waits => self.say_no_coordinator(host, from),
+            RelayOutcome::Busy => {
                 self.coverage.relays_busy += 1;
-                self.tell_member(host, from, Said::Busy);
+                self.tell_member(host, from, RelayMessage::Busy);
             }
         }
     }
@@ -91,7 +95,7 @@ impl World {
         host: usize,
         by: usize,
         batch: BatchId,
-        answers: Vec<Answered>,
+        answers: Vec<HeartbeatAnswer>,
         cluster: ClusterNow,
     ) {
         let now = self.local(host);
@@ -107,7 +111,7 @@ impl World {
         for ((heartbeat, lease, news), to) in answers.into_iter().zip(routes) {
             let Some(to) = to else { continue };
             self.coverage.answers_routed += 1;
-            self.tell_member(host, to, Said::Answer { heartbeat, lease, news, departure_ms, cluster });
+            self.tell_member(host, to, RelayMessage::Answer { heartbeat, lease, news, departure_ms, cluster });
         }
     }
 
@@ -126,10 +130,10 @@ impl World {
 
     fn say_no_coordinator(&mut self, host: usize, to: ReturnAddress) {
         self.coverage.no_coordinator_told += 1;
-        self.tell_member(host, to, Said::NoCoordinator);
+        self.tell_member(host, to, RelayMessage::NoCoordinator);
     }
 
-    fn tell_member(&mut self, host: usize, to: ReturnAddress, said: Said) {
+    fn tell_member(&mut self, host: usize, to: ReturnAddress, said: RelayMessage) {
         let Ok(member) = usize::try_from(to.stream % MACHINES) else { return };
         self.pass_to_peer(host, member, PeerMessage::Relayed { to, said });
     }
@@ -148,7 +152,7 @@ impl World {
         if !self.plan.relays {
             return false;
         }
-        let from = Life { node: message.from.node, incarnation: message.from.incarnation };
+        let from = NodeRegistration { node: message.from.node, incarnation: message.from.incarnation };
         let Some(process) = &self.hosts[host].process else { return false };
         let Some(over) = process.relaying.rows.over(from.node, from.incarnation) else { return false };
         // On the stream by which it came.

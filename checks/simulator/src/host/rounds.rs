@@ -3,22 +3,23 @@
 use crate::check::violation::Violation;
 use crate::coordinator::member::host_of;
 use crate::event::{ClusterNow, MemberMessage, PeerMessage};
-use crate::host::carried::{Said, cluster, stream};
+use crate::host::carried::{RelayMessage, cluster, stream};
 use crate::host::round::Round;
 use crate::mutant::broken_member;
 use crate::world::World;
-use archon_host::Life;
+use archon_host::NodeRegistration;
 use archon_member::{
-    Attempts, COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, ReturnAddress, Step, Taken, Unanswered, Way, next_by_relay,
+    AttemptFailure, AttemptTarget, Attempts, COORDINATOR_ANSWER_MS, GrantOutcome, RELAY_ANSWER_MS, ReturnAddress, Step,
+    next_by_relay,
 };
-use archon_types::Over;
+use archon_types::FencingProof;
 
 /// Number of rounds in which a member may call coordinators directly, after its relays failed and one answered.
 const STRAIGHT_ROUNDS: u32 = 10;
 
 impl World {
     /// Begins a due round, and continues where an attempt failed.
-    pub(super) fn keep_beating(&mut self, host: usize, life: Life) {
+    pub(super) fn keep_beating(&mut self, host: usize, life: NodeRegistration) {
         let (now, broken) = (self.local(host), broken_member(self.mutant));
         let coordinators = self.coordinators_to_ask(host);
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -54,7 +55,7 @@ impl World {
     }
 
     /// Starts the next attempt after a negative answer or a time-out.
-    fn next_attempt(&mut self, host: usize, why: Option<Unanswered<usize>>) {
+    fn next_attempt(&mut self, host: usize, why: Option<AttemptFailure<usize>>) {
         let coordinators = self.coordinators_to_ask(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(round) = &mut process.relaying.round else { return };
@@ -90,7 +91,7 @@ impl World {
     }
 
     /// Sends heartbeats, each with a number of its own.
-    fn ask(&mut self, host: usize, ways: Vec<Way<usize>>) {
+    fn ask(&mut self, host: usize, ways: Vec<AttemptTarget<usize>>) {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
         let (stopping, boot, holds) = (process.stopping.is_some(), process.boot, process.complete);
@@ -103,14 +104,14 @@ impl World {
             let heartbeat = process.heartbeats.send(now);
             round.numbers.push(heartbeat.number());
             let waits_ms = match *way {
-                Way::Relay(relay) => {
+                AttemptTarget::Relay(relay) => {
                     let from = ReturnAddress { stream: stream(host, boot), frame: heartbeat.number() };
                     let there = process.relaying.rows.get(relay).and_then(|row| host_of(&row.address));
                     let carry = PeerMessage::Carry { from, heartbeat, stopping, holds, doors: doors.clone() };
                     to_relays.extend(there.map(|there| (there, carry)));
                     RELAY_ANSWER_MS
                 }
-                Way::Coordinator(coordinator) => {
+                AttemptTarget::Coordinator(coordinator) => {
                     to_coordinators
                         .push((coordinator, MemberMessage::Heartbeat { heartbeat, stopping, doors: doors.clone() }));
                     COORDINATOR_ANSWER_MS
@@ -156,7 +157,7 @@ impl World {
         let relaying = &mut process.relaying;
         relaying.count = cluster.relays;
         let Some(round) = relaying.round.take_if(|round| round.numbers.contains(&number)) else { return };
-        let by = if let [Way::Relay(relay)] = round.asked[..] { Some(relay) } else { None };
+        let by = if let [AttemptTarget::Relay(relay)] = round.asked[..] { Some(relay) } else { None };
         relaying.ways.answered_by(by);
         relaying.straight = match by {
             Some(_) => 0,
@@ -173,24 +174,24 @@ impl World {
     pub(super) fn coordinator_does_not_lead(&mut self, host: usize) {
         let Some(process) = self.hosts[host].process.as_ref().filter(|_| self.plan.relays) else { return };
         let round = process.relaying.round.as_ref();
-        if round.is_some_and(|round| matches!(round.asked[..], [Way::Coordinator(_)])) {
-            self.next_attempt(host, Some(Unanswered::Failed(None)));
+        if round.is_some_and(|round| matches!(round.asked[..], [AttemptTarget::Coordinator(_)])) {
+            self.next_attempt(host, Some(AttemptFailure::Failed(None)));
         }
     }
 
     /// Handles a relay's message to this member.
-    pub(super) fn on_relayed(&mut self, host: usize, to: ReturnAddress, said: Said) {
+    pub(super) fn on_relayed(&mut self, host: usize, to: ReturnAddress, said: RelayMessage) {
         let (now, Some(life)) = (self.local(host), self.life(host)) else { return };
         let Some(process) = &mut self.hosts[host].process else { return };
         match said {
-            Said::Answer { heartbeat, lease: None, .. } => {
+            RelayMessage::Answer { heartbeat, lease: None, .. } => {
                 if (heartbeat.node(), heartbeat.incarnation()) == (life.node, life.incarnation) {
                     self.end_life(host);
                 }
             }
-            Said::Answer { heartbeat, lease: Some(answer), news, departure_ms, cluster } => {
+            RelayMessage::Answer { heartbeat, lease: Some(answer), news, departure_ms, cluster } => {
                 let taken = process.partitions.shell_mut().grants.take(&process.heartbeats, answer, now);
-                let counts = taken != Taken::Foreign;
+                let counts = taken != GrantOutcome::Foreign;
                 self.beat_answered(host, heartbeat.number(), counts, Some(departure_ms), cluster);
                 self.granted(host, taken);
                 let ours = (heartbeat.node(), heartbeat.incarnation()) == (life.node, life.incarnation);
@@ -198,26 +199,27 @@ impl World {
                     self.take_news(host, *news);
                 }
             }
-            Said::NoCoordinator | Said::Busy => {
+            RelayMessage::NoCoordinator | RelayMessage::Busy => {
                 // The product's streams deliver no message of a former incarnation.
                 let here = to.stream == stream(host, process.boot);
-                let kept = matches!(said, Said::NoCoordinator);
-                let waits =
-                    |round: &&Round| here && round.numbers == [to.frame] && matches!(round.asked[..], [Way::Relay(_)]);
+                let kept = matches!(said, RelayMessage::NoCoordinator);
+                let waits = |round: &&Round| {
+                    here && round.numbers == [to.frame] && matches!(round.asked[..], [AttemptTarget::Relay(_)])
+                };
                 if process.relaying.round.as_ref().filter(waits).is_some() {
-                    let why = if kept { Unanswered::NoCoordinator } else { Unanswered::Failed(None) };
+                    let why = if kept { AttemptFailure::NoCoordinator } else { AttemptFailure::Failed(None) };
                     self.next_attempt(host, Some(why));
                 }
             }
-            Said::Over(over) => {
+            RelayMessage::Over(over) => {
                 self.coverage.over_by_relay += u64::from(self.told_over(host, over));
             }
         }
     }
 
     /// Handles a fencing notification. Returns whether it concerns this machine.
-    pub(super) fn told_over(&mut self, host: usize, over: Over) -> bool {
-        let Some(Life { node, incarnation }) = self.life(host) else { return false };
+    pub(super) fn told_over(&mut self, host: usize, over: FencingProof) -> bool {
+        let Some(NodeRegistration { node, incarnation }) = self.life(host) else { return false };
         let Some(process) = &mut self.hosts[host].process else { return false };
         let ended = process.partitions.shell_mut().grants.told_over(node, incarnation, over);
         if !ended {

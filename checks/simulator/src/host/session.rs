@@ -5,8 +5,8 @@ use crate::event::{CoordinatorMessage, Event, MemberMessage};
 use crate::mutant::broken_member;
 use crate::world::World;
 use archon_coordinator_core::Register;
-use archon_host::Life;
-use archon_member::{Again, Grants, Heartbeats, Prober, Registering, Taken};
+use archon_host::NodeRegistration;
+use archon_member::{GrantOutcome, Grants, Heartbeats, Prober, RegistrationAttempts, RetryDecision};
 use archon_types::{Incarnation, NodeId, Report};
 
 /// Time that a stopping process waits for its leaderships to be taken over, in heartbeats.
@@ -75,7 +75,7 @@ impl World {
 
     pub(crate) fn send_report(&mut self, host: usize, report: Report) {
         let Some(process) = &self.hosts[host].process else { return };
-        let Some(Life { node, incarnation }) = process.partitions.shell().life else { return };
+        let Some(NodeRegistration { node, incarnation }) = process.partitions.shell().life else { return };
         self.send_up(host, process.guess, false, &MemberMessage::Report { node, incarnation, report });
     }
 
@@ -99,14 +99,14 @@ impl World {
                     return;
                 }
                 match process.registering.refused(&error, now) {
-                    Again::AtOnce => {
+                    RetryDecision::AtOnce => {
                         self.coverage.overtaken += 1;
                         process.next_register = now;
                         process.answered = true;
                     }
                     // The cluster uses a protocol that it does not support: it ends.
-                    Again::Never => drop(self.end_process(host)),
-                    Again::Later => {}
+                    RetryDecision::Never => drop(self.end_process(host)),
+                    RetryDecision::Later => {}
                 }
             }
             CoordinatorMessage::Lease { answer, cluster } => {
@@ -116,8 +116,8 @@ impl World {
                 }
                 let number = answer.number;
                 let taken = shell.grants.take(&process.heartbeats, answer, now);
-                process.answered |= taken != Taken::Foreign;
-                self.beat_answered(host, number, taken != Taken::Foreign, None, cluster);
+                process.answered |= taken != GrantOutcome::Foreign;
+                self.beat_answered(host, number, taken != GrantOutcome::Foreign, None, cluster);
                 self.granted(host, taken);
             }
             CoordinatorMessage::Stale { incarnation } => {
@@ -145,8 +145,8 @@ impl World {
     }
 
     /// Handles a processed answer.
-    pub(super) fn granted(&mut self, host: usize, taken: Taken) {
-        let Taken::Granted { withdrawn, .. } = taken else { return };
+    pub(super) fn granted(&mut self, host: usize, taken: GrantOutcome) {
+        let GrantOutcome::Granted { withdrawn, .. } = taken else { return };
         self.checks.leases_changed = true;
         self.drive(host, |partitions| {
             partitions.lease_changed();
@@ -168,7 +168,7 @@ impl World {
         let (boot_id, last) = (self.new_boot_id(), self.hosts[host].disk.incarnation);
         if let Some(process) = &mut self.hosts[host].process {
             process.boot_id = boot_id;
-            process.registering = Registering::new(last);
+            process.registering = RegistrationAttempts::new(last);
         }
         self.drive(host, archon_host::Partitions::lease_changed);
     }
@@ -186,10 +186,10 @@ impl World {
         process.prober = Prober::new(now, offset);
         process.reports.clear();
         let shell = process.partitions.shell_mut();
-        shell.life = Some(Life { node, incarnation });
+        shell.life = Some(NodeRegistration { node, incarnation });
         shell.grants = Grants::new(broken);
         self.drive(host, |partitions| {
-            partitions.renew(Life { node, incarnation });
+            partitions.renew(NodeRegistration { node, incarnation });
             partitions.lease_changed();
         });
     }
@@ -206,7 +206,7 @@ impl World {
         self.settle(host);
     }
 
-    fn keep_stopping(&mut self, host: usize, life: Life) {
+    fn keep_stopping(&mut self, host: usize, life: NodeRegistration) {
         let (now, unit) = (self.local(host), self.plan.unit_ms());
         let Some(process) = &self.hosts[host].process else { return };
         let Some(since) = process.stopping else { return };
@@ -216,7 +216,7 @@ impl World {
             return;
         }
         if !leads {
-            let Life { node, incarnation } = life;
+            let NodeRegistration { node, incarnation } = life;
             self.send_up(host, process.guess, true, &MemberMessage::Leave { node, incarnation });
         }
         self.exit(host);

@@ -10,13 +10,15 @@ use crate::client::calls::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
-    At, Completes, CopyJob, FormJob, FormedCopy, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply,
-    Request, RetentionLimits, Shell, YieldAsk,
+    Completions, CopyEvent, CopyJob, CopyLocation, FormJob, FormedCopy, LocalCopy, LogWrite, NodeRegistration,
+    OfferResult, Outcome, Refusal, Reply, Request, RetentionLimits, Shell, YieldAsk,
 };
 use archon_kv::engine::{Change, Engine, PageLimit, Row};
 use archon_kv::{DedupLimits, EffectError, LogTime, MemtableBudget, ViewError};
 use archon_member::Grants;
-use archon_replica::{Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, Timing};
+use archon_replica::{
+    Entry, Identity, Input, Message, Output, Position, RecoveredError, RecoveredState, Replica, Timing,
+};
 use archon_types::{
     Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,
     TableList, Version,
@@ -48,7 +50,7 @@ pub(crate) struct MachineShell {
     /// The local clock.
     pub(super) now: Millis,
     pub(super) wall: Millis,
-    pub(super) life: Option<Life>,
+    pub(super) life: Option<NodeRegistration>,
     pub(crate) grants: Grants,
     /// The newest known registrations of all nodes, and whether they count as failed.
     pub(super) peers: BTreeMap<NodeId, (Incarnation, bool)>,
@@ -74,7 +76,7 @@ pub(crate) struct MachineShell {
     /// Coverage; the world's, while the process is driven.
     pub(super) coverage: Box<Coverage>,
     /// Completions reported before the disk has them, by a mutant.
-    pub(super) early: Completes,
+    pub(super) early: Completions,
     /// The next answer is that of a read.
     answers_read: bool,
 }
@@ -100,7 +102,7 @@ impl MachineShell {
             damaged: BTreeSet::new(),
             effects: Vec::new(),
             coverage: Box::default(),
-            early: Completes::default(),
+            early: Completions::default(),
             answers_read: false,
             log_written: 0,
         }
@@ -197,7 +199,7 @@ impl Shell for MachineShell {
         self.wall
     }
 
-    fn life(&self) -> Option<Life> {
+    fn life(&self) -> Option<NodeRegistration> {
         self.life
     }
 
@@ -268,7 +270,7 @@ impl Shell for MachineShell {
         new_log_time(self.settings.mutant)
     }
 
-    fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError> {
+    fn replica(&self, identity: Identity, recovered: RecoveredState) -> Result<Replica, RecoveredError> {
         new_replica(identity, recovered, self.settings.mutant)
     }
 
@@ -337,7 +339,7 @@ impl Shell for MachineShell {
         self.effects.push(Effect::Send(message));
     }
 
-    fn answer(&mut self, at: At, to: ReplyTo, log_time: Millis, outcome: Outcome) {
+    fn answer(&mut self, at: CopyLocation, to: ReplyTo, log_time: Millis, outcome: Outcome) {
         let read = std::mem::take(&mut self.answers_read);
         self.effects.push(Effect::Answer { at, to, log_time, outcome, read });
     }
@@ -393,15 +395,15 @@ impl Shell for MachineShell {
         self.effects.push(Effect::AskRight(ask));
     }
 
-    fn offer(&mut self, space: PlacementId, rows: Vec<Row>) -> Offered<Vec<Row>> {
+    fn offer(&mut self, space: PlacementId, rows: Vec<Row>) -> OfferResult<Vec<Row>> {
         let change = |row: &Row| Change { space, key: row.key.clone(), value: Some(row.value.clone()) };
         match self.disk.engine.write(&rows.iter().map(change).collect::<Vec<_>>()) {
-            Ok(()) => Offered::Taken,
-            Err(_) => Offered::Wait(rows),
+            Ok(()) => OfferResult::Taken,
+            Err(_) => OfferResult::Wait(rows),
         }
     }
 
-    fn fail(&mut self, at: At, error: &ViewError) {
+    fn fail(&mut self, at: CopyLocation, error: &ViewError) {
         // An engine that refuses reads for a while is no alarm.
         if !self.disk.engine.refuses() {
             self.effects.push(Effect::Alarm(at.partition, error.to_string()));
@@ -418,24 +420,24 @@ impl Shell for MachineShell {
         self.note(|| format!("{placement:?}   -> {output:?}"));
     }
 
-    fn observe(&mut self, at: At, observed: Observed<'_>) {
+    fn observe(&mut self, at: CopyLocation, observed: CopyEvent<'_>) {
         let seen = &mut self.coverage;
         match observed {
-            Observed::Opened { .. } => self.effects.push(Effect::Opened(at.placement)),
-            Observed::Serving => self.effects.push(Effect::Serving(at)),
-            Observed::Committed { after } => {
+            CopyEvent::Opened { .. } => self.effects.push(Effect::Opened(at.placement)),
+            CopyEvent::Serving => self.effects.push(Effect::Serving(at)),
+            CopyEvent::Committed { after } => {
                 let entries = self.entries.get(&at.placement).into_iter().flatten();
                 let fresh = entries.filter(|entry| entry.at.seq > after && entry.at.seq <= at.commit);
                 let fresh = fresh.cloned().collect();
                 self.effects.push(Effect::Committed(at, fresh));
             }
-            Observed::Read { confirmed } => {
+            CopyEvent::Read { confirmed } => {
                 self.answers_read = true;
                 seen.confirm_reads += u64::from(confirmed);
                 seen.lease_reads += u64::from(!confirmed);
             }
-            Observed::NotConfirmed => seen.unconfirmed_reads += 1,
-            Observed::Evaluated { effect, proved, named, answer } => {
+            CopyEvent::NotConfirmed => seen.unconfirmed_reads += 1,
+            CopyEvent::Evaluated { effect, proved, named, answer } => {
                 seen.unproven += u64::from(proved);
                 seen.repeats += u64::from(!effect && named && answer.is_ok());
                 match answer {
@@ -444,39 +446,39 @@ impl Shell for MachineShell {
                     _ => {}
                 }
             }
-            Observed::Absorbing(_) => seen.pages_absorbed += 1,
-            Observed::Parked => seen.parked += 1,
-            Observed::Held => seen.answers_held += 1,
-            Observed::Abandoned(writes) => seen.abandoned += writes as u64,
-            Observed::Forgotten(clients) => seen.clients_forgotten += clients as u64,
-            Observed::Cut => seen.cuts += 1,
-            Observed::Expired(rows) => seen.expired += rows as u64,
-            Observed::Emptied => seen.emptied += 1,
-            Observed::Unsealed { .. } => {}
-            Observed::Formed | Observed::Unloading => {
-                seen.formed += u64::from(matches!(observed, Observed::Formed));
+            CopyEvent::Absorbing(_) => seen.pages_absorbed += 1,
+            CopyEvent::Parked => seen.parked += 1,
+            CopyEvent::Held => seen.answers_held += 1,
+            CopyEvent::Abandoned(writes) => seen.abandoned += writes as u64,
+            CopyEvent::Forgotten(clients) => seen.clients_forgotten += clients as u64,
+            CopyEvent::Cut => seen.cuts += 1,
+            CopyEvent::Expired(rows) => seen.expired += rows as u64,
+            CopyEvent::Emptied => seen.emptied += 1,
+            CopyEvent::Unsealed { .. } => {}
+            CopyEvent::Formed | CopyEvent::Unloading => {
+                seen.formed += u64::from(matches!(observed, CopyEvent::Formed));
                 self.damaged.remove(&at.placement); // Leftovers of an interrupted attempt are gone.
             }
-            Observed::Deleted => {
+            CopyEvent::Deleted => {
                 self.deleting.remove(&at.placement);
                 self.effects.push(Effect::Deleted(at.placement));
             }
-            Observed::Damaged(_) => {
+            CopyEvent::Damaged(_) => {
                 self.damaged.insert(at.placement);
                 self.effects.push(Effect::Damaged(at));
             }
-            Observed::Unreadable(_) => seen.unreadable += 1,
-            Observed::Unread => seen.unread += 1,
-            Observed::Pulling(_) => seen.copies += 1,
-            Observed::Copied(_) => seen.copies_done += 1,
-            Observed::LogNotKept(_) => seen.logs_not_kept += 1,
-            Observed::EntryRefused(error) => self.effects.push(Effect::Alarm(at.partition, error.to_string())),
-            Observed::Alarm(alarm) => self.effects.push(Effect::Alarm(at.partition, alarm.to_string())),
-            Observed::Resting
-            | Observed::Unheld(_)
-            | Observed::SetAside
-            | Observed::PullingAgain
-            | Observed::CopyStopped => {}
+            CopyEvent::Unreadable(_) => seen.unreadable += 1,
+            CopyEvent::Unread => seen.unread += 1,
+            CopyEvent::Pulling(_) => seen.copies += 1,
+            CopyEvent::Copied(_) => seen.copies_done += 1,
+            CopyEvent::LogNotKept(_) => seen.logs_not_kept += 1,
+            CopyEvent::EntryRefused(error) => self.effects.push(Effect::Alarm(at.partition, error.to_string())),
+            CopyEvent::Alarm(alarm) => self.effects.push(Effect::Alarm(at.partition, alarm.to_string())),
+            CopyEvent::Resting
+            | CopyEvent::Unheld(_)
+            | CopyEvent::SetAside
+            | CopyEvent::PullingAgain
+            | CopyEvent::CopyStopped => {}
         }
     }
 }

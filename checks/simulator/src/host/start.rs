@@ -9,7 +9,7 @@ use crate::host::door::Door;
 use crate::mutant::{Mutant, ShellMutant, broken_host};
 use crate::scenario::Scenario;
 use crate::world::World;
-use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, ParkLimits, Partitions, RetentionLimits, Shell};
+use archon_host::{ENGINE_AHEAD_UNKNOWN, ParkLimits, Partitions, RecoveredCopy, RetentionLimits, Shell};
 use archon_kv::engine::Engine;
 use archon_kv::{Memtable, engine_position, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
@@ -197,7 +197,10 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
         match taken {
             Ok(()) => {
                 shell.entries.insert(placement, after.into_iter().cloned().collect());
-                dormant.insert(placement, Found { partition, recovered, complete, memtable, log_time, unreadable });
+                dormant.insert(
+                    placement,
+                    RecoveredCopy { partition, recovered, complete, memtable, log_time, unreadable },
+                );
             }
             Err(_) => drop(shell.damaged.insert(placement)),
         }
@@ -210,7 +213,7 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
 
 pub(super) fn new_replica(
     identity: Identity,
-    recovered: archon_replica::Recovered,
+    recovered: archon_replica::RecoveredState,
     mutant: Option<crate::Mutant>,
 ) -> Result<Replica, archon_replica::RecoveredError> {
     #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]

@@ -4,17 +4,18 @@ use super::disk::Batch;
 use super::shell::MachineShell;
 use crate::client::calls::ReplyTo;
 use crate::event::Event;
-use crate::host::door::Shut;
+use crate::host::door::Unreachability;
 use crate::mutant::ShellMutant;
 use crate::world::World;
-use archon_host::{Completes, Partitions, Request};
+use archon_host::{Completions, Partitions, Request};
 
 /// Maximum number of entries per tick that only forget clients.
 const FORGETTINGS_MAX: usize = 2;
 
 impl World {
     pub(crate) fn on_requests(&mut self, host: usize, requests: Vec<Request<ReplyTo>>) {
-        if matches!(self.hosts[host].door.shut_at(self.truth), Some(Shut::Dropped | Shut::Refused)) {
+        if matches!(self.hosts[host].door.shut_at(self.truth), Some(Unreachability::Dropped | Unreachability::Refused))
+        {
             return;
         }
         self.drive(host, |partitions| requests.into_iter().for_each(|request| partitions.operate(request)));
@@ -50,7 +51,7 @@ impl World {
             self.after(delay, Event::Synced { host, boot });
         }
         if !tokens.is_empty() {
-            self.drive(host, |partitions| partitions.durable(Completes { tokens, ..Completes::default() }));
+            self.drive(host, |partitions| partitions.durable(Completions { tokens, ..Completions::default() }));
             self.settle(host);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::event::PeerMessage;
 use crate::world::World;
-use archon_host::{Life, YieldAsk};
+use archon_host::{NodeRegistration, YieldAsk};
 use archon_kv::engine::PageLimit;
 
 /// Ratio of page size to entry size: a merge takes several pages, each larger than one entry, as from a leader with
@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    pub(super) fn give_right(&mut self, host: usize, from: Life, ask: &YieldAsk) {
+    pub(super) fn give_right(&mut self, host: usize, from: NodeRegistration, ask: &YieldAsk) {
         let rows_max = self.plan.entry_limit.rows_max.saturating_mul(PAGE_ENTRIES);
         let limit = PageLimit { rows_max, bytes_max: usize::MAX };
         let page = self.drive(host, |partitions| partitions.yielded(ask.right, ask.attempt, ask.after.as_ref(), limit));

@@ -1,6 +1,6 @@
 //! An operator that changes the members of the quorum during a run (rules 57 to 59).
 
-use crate::coordinator::{Begins, first_address};
+use crate::coordinator::{StartReason, first_address};
 use crate::event::{CoordinatorMessage, Event};
 use crate::raft::Disk;
 use crate::world::World;
@@ -151,7 +151,7 @@ impl World {
             _ => (next, fresh),
         };
         let voter = random.below(3) > 0;
-        let coordinator = self.add_coordinator(Disk::new(id, storage), Begins::Joins { voter });
+        let coordinator = self.add_coordinator(Disk::new(id, storage), StartReason::Joins { voter });
         self.note(|| format!("coordinator {coordinator} is to join under number {id}"));
         self.start_coordinator(coordinator);
     }

@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::scenario::PARTITIONS_ADDED_MAX;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
-use archon_types::{DEFAULT_TABLE, Holds, Partitioning, TableId};
+use archon_types::{DEFAULT_TABLE, Partitioning, TableContent, TableId};
 
 impl World {
     /// Drops a table; schedules the next drop.
@@ -64,7 +64,7 @@ impl World {
             name: self.free_name(),
             partitioning: Partitioning::Hash { partitions },
             replication,
-            holds: Holds::Data,
+            holds: TableContent::Data,
         });
     }
 

@@ -3,7 +3,7 @@
 
 use crate::coordinator::member::host_of;
 use crate::event::{Event, Proposal};
-use crate::network::{Cut, End};
+use crate::network::{End, NetworkCut};
 use crate::world::World;
 use archon_coordinator_core::{Command, check_force_leader};
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus};
@@ -64,8 +64,8 @@ impl World {
         let coordinators = self.quorum.ends().into_iter();
         let far: Vec<End> = coordinators.chain([End::Host(left)]).collect();
         let (since, until) = (self.truth + silent, self.truth + silent + away);
-        self.network.cut(Cut { from: own.clone(), to: far.clone(), since, until });
-        self.network.cut(Cut { from: far, to: own, since, until });
+        self.network.cut(NetworkCut { from: own.clone(), to: far.clone(), since, until });
+        self.network.cut(NetworkCut { from: far, to: own, since, until });
     }
 
     /// Cuts the power of these machines at once; they come back after a while.

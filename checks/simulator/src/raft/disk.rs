@@ -1,6 +1,6 @@
 //! Content of a coordinator's directory.
 
-use super::{Entry, Membership, What};
+use super::{Entry, EntryContent, Membership};
 use archon_types::StorageId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Disk {
 
     pub(crate) fn push(&mut self, entry: Arc<Entry>) {
         self.log.push(entry);
-        if matches!(self.log.last().map(|entry| &entry.what), Some(What::Members(_))) {
+        if matches!(self.log.last().map(|entry| &entry.what), Some(EntryContent::Members(_))) {
             self.about_members.push(self.log.len());
         }
     }
@@ -70,7 +70,7 @@ impl Disk {
     /// member to be removed may be needed to commit its removal (Ongaro 2014, §4.2.2).
     pub(crate) fn may_stand(&self, id: u64, committed: usize) -> bool {
         let names = |at: &usize| match self.entry(*at).map(|entry| &entry.what) {
-            Some(What::Members(membership)) => membership.is_voter(id),
+            Some(EntryContent::Members(membership)) => membership.is_voter(id),
             _ => false,
         };
         let of_committed = self.about_members.iter().rev().find(|at| **at <= committed);
@@ -81,8 +81,8 @@ impl Disk {
     pub(crate) fn membership(&self) -> Option<(usize, &Membership)> {
         let at = *self.about_members.last()?;
         match &self.entry(at)?.what {
-            What::Members(membership) => Some((at, membership)),
-            What::Blank | What::Batch(_) => None,
+            EntryContent::Members(membership) => Some((at, membership)),
+            EntryContent::Blank | EntryContent::Batch(_) => None,
         }
     }
 }

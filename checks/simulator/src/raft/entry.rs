@@ -5,7 +5,7 @@ use archon_coordinator_core::{ClusterState, CommandBatch, Response, apply, membe
 
 /// Content of an entry.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum EntryContent {
     /// Nothing; it begins a term.
     Blank,
     /// Commands. They are void in another term than they were proposed in.
@@ -18,19 +18,19 @@ pub(crate) enum What {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) term: u64,
-    pub(crate) what: What,
+    pub(crate) what: EntryContent,
 }
 
 impl Entry {
     /// Applies it to a state; returns the responses to its commands, empty if they are void.
     pub(crate) fn apply_to(&self, state: &mut ClusterState, index: u64) -> Vec<Response> {
         match &self.what {
-            What::Batch(batch) if batch.term == self.term => return apply(state, index, batch),
-            What::Members(membership) => {
+            EntryContent::Batch(batch) if batch.term == self.term => return apply(state, index, batch),
+            EntryContent::Members(membership) => {
                 let (members, joint) = membership.members();
                 members_changed(state, index, members, joint);
             }
-            What::Batch(_) | What::Blank => skip(state, index),
+            EntryContent::Batch(_) | EntryContent::Blank => skip(state, index),
         }
         Vec::new()
     }

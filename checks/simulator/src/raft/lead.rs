@@ -1,7 +1,7 @@
 //! Elections, and a leader's view of the others.
 
-use super::voter::Said;
-use super::{Body, Entry, Role, Voter, What};
+use super::voter::VoterMessages;
+use super::{Body, Entry, EntryContent, Role, Voter};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Progress {
 
 impl Voter {
     /// Stands for election, if its log allows it to vote.
-    pub(crate) fn campaign(&mut self, now: u64) -> Said {
+    pub(crate) fn campaign(&mut self, now: u64) -> VoterMessages {
         let Some(membership) = self.membership().filter(|_| self.may_stand()) else { return Vec::new() };
         let voters = membership.voters();
         self.step_down(self.disk.term + 1);
@@ -43,7 +43,7 @@ impl Voter {
         self.membership().is_some_and(|membership| membership.decides(|id| self.votes.contains(&id)))
     }
 
-    pub(super) fn voted(&mut self, from: u64, term: u64, granted: bool) -> Said {
+    pub(super) fn voted(&mut self, from: u64, term: u64, granted: bool) -> VoterMessages {
         self.step_down(term);
         if self.role != Role::Candidate || term != self.disk.term || !granted {
             return Vec::new();
@@ -53,14 +53,14 @@ impl Voter {
     }
 
     /// Starts to lead, and begins its term with an entry of its own.
-    fn lead(&mut self) -> Said {
+    fn lead(&mut self) -> VoterMessages {
         (self.role, self.leader) = (Role::Leader, Some(self.disk.id));
         self.progress.clear();
-        self.propose(What::Blank)
+        self.propose(EntryContent::Blank)
     }
 
     /// Appends to its own log, and sends the entry to the others.
-    pub(crate) fn propose(&mut self, what: What) -> Said {
+    pub(crate) fn propose(&mut self, what: EntryContent) -> VoterMessages {
         self.disk.push(Arc::new(Entry { term: self.disk.term, what }));
         let said = self.tell();
         self.advance();
@@ -68,7 +68,7 @@ impl Voter {
     }
 
     /// Sends the other members the entries they lack, as far as known; otherwise an empty message as a heartbeat.
-    pub(crate) fn tell(&mut self) -> Said {
+    pub(crate) fn tell(&mut self) -> VoterMessages {
         let Some(others) = self.membership().map(|membership| membership.numbers().collect::<BTreeSet<u64>>()) else {
             return Vec::new();
         };
@@ -86,7 +86,7 @@ impl Voter {
         Body::Append { term, before: (before, self.disk.term_at(before).unwrap_or(0)), entries, commit }
     }
 
-    pub(super) fn appended(&mut self, now: u64, from: u64, term: u64, upto: Result<usize, usize>) -> Said {
+    pub(super) fn appended(&mut self, now: u64, from: u64, term: u64, upto: Result<usize, usize>) -> VoterMessages {
         self.step_down(term);
         if !self.leads() || term != self.disk.term {
             return Vec::new();

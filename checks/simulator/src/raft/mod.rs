@@ -14,7 +14,7 @@ mod voter;
 mod voter_tests;
 
 pub(crate) use disk::Disk;
-pub(crate) use entry::{Entry, What};
+pub(crate) use entry::{Entry, EntryContent};
 pub(crate) use membership::Membership;
 pub(crate) use message::{Body, Message};
 pub(crate) use voter::{Role, Voter};

@@ -16,7 +16,7 @@ pub(crate) enum Role {
 }
 
 /// Messages of a member, by receiver number.
-pub(crate) type Said = Vec<(u64, Body)>;
+pub(crate) type VoterMessages = Vec<(u64, Body)>;
 
 /// A coordinator's state in the quorum: its directory, and its process's memory.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl Voter {
     }
 
     /// Handles a message of an accepted coordinator.
-    pub(crate) fn take(&mut self, now: u64, from: u64, body: Body) -> Said {
+    pub(crate) fn take(&mut self, now: u64, from: u64, body: Body) -> VoterMessages {
         let answer = match body {
             Body::Append { term, before, entries, commit } => {
                 let upto = self.append(now, (from, term), before, entries, commit);

@@ -1,6 +1,6 @@
 //! Tests of Raft's rules about members, votes and commits.
 
-use super::{Body, Disk, Entry, Membership, Voter, What};
+use super::{Body, Disk, Entry, EntryContent, Membership, Voter};
 use archon_coordinator_core::{Coordinator, QuorumStep};
 use archon_types::StorageId;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn with_learner(members: &Membership, id: u64) -> Membership {
 /// Returns a member whose log names these.
 fn voter(id: u64, members: &Membership) -> Voter {
     let mut disk = Disk::new(id, storage(id));
-    disk.push(Arc::new(Entry { term: 0, what: What::Members(members.clone()) }));
+    disk.push(Arc::new(Entry { term: 0, what: EntryContent::Members(members.clone()) }));
     disk.started = true;
     Voter::founder(disk)
 }
@@ -83,7 +83,7 @@ fn removed_voter_may_stand_until_removal_is_committed() {
     let joint = members(&[1, 2]).after(&QuorumStep::SetVoters([2].into()), true).expect("it changes");
     let after = joint.after(&QuorumStep::LeaveJoint, true).expect("it ends");
     for (term, members) in [(1, joint), (1, after)] {
-        one.disk.push(Arc::new(Entry { term, what: What::Members(members) }));
+        one.disk.push(Arc::new(Entry { term, what: EntryContent::Members(members) }));
     }
     assert!(one.may_stand());
     one.take(1, 2, Body::Append { term: 1, before: (3, 1), entries: Vec::new(), commit: 3 });

@@ -3,11 +3,11 @@
 
 use crate::coordinator::member::host_of;
 use crate::event::Event;
-use crate::network::{Cut, End};
+use crate::network::{End, NetworkCut};
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, check_cancel_split, check_split};
-use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning, RangeLimits};
+use archon_types::{NodeGoal, Partition, PartitionId, Partitioning, RangeLimits, TableContent};
 use bytes::Bytes;
 
 /// Maximum number of partitions of all tables by ranges.
@@ -78,7 +78,7 @@ impl World {
         };
         let replication = self.plan.settings.replication;
         let partitioning = Partitioning::Range { split_at, limits: RangeLimits::NONE };
-        Command::CreateTable { name, partitioning, replication, holds: Holds::Data }
+        Command::CreateTable { name, partitioning, replication, holds: TableContent::Data }
     }
 
     /// Draws whether and how to disturb the split about to begin: soon, since it takes some tenths of a second.
@@ -138,7 +138,7 @@ impl World {
             4 => self.hosts[host].paused_until = until,
             5 => self.part(&own, &peers, (0, over)),
             6 => self.part(&own, &coordinators, (0, over)),
-            7 => self.network.cut(Cut { from: coordinators, to: own.to_vec(), since, until }),
+            7 => self.network.cut(NetworkCut { from: coordinators, to: own.to_vec(), since, until }),
             8 | 9 => self.after(0, Event::Deafen { host, until }),
             10 => self.elect_coordinator(),
             11 => {

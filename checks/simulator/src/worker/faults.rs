@@ -1,7 +1,7 @@
 //! Faults of participants, operators' orders on leases, and their end.
 
 use crate::event::{Event, Proposal};
-use crate::network::{Cut, End};
+use crate::network::{End, NetworkCut};
 use crate::worker::workers::TABLE;
 use crate::world::World;
 use archon_coordinator_core::{Bar, Command, Order, check_order};
@@ -51,10 +51,10 @@ impl World {
         let (since, until) = (self.truth, self.truth + lasts);
         self.note(|| format!("worker {worker} is cut off until {until}"));
         if !kind.is_multiple_of(3) {
-            self.network.cut(Cut { from: own.clone(), to: far.clone(), since, until });
+            self.network.cut(NetworkCut { from: own.clone(), to: far.clone(), since, until });
         }
         if kind % 3 != 1 {
-            self.network.cut(Cut { from: far, to: own, since, until });
+            self.network.cut(NetworkCut { from: far, to: own, since, until });
         }
     }
 

@@ -17,8 +17,8 @@ use crate::mutant::broken_member;
 use crate::worker::workers::{Process, TABLE, Worker};
 use crate::world::World;
 use archon_coordinator_core::Command;
-use archon_member::{Participation, Registering};
-use archon_types::{Epoch, Holds, LeaseTiming, Millis, PartitionId, Partitioning, StorageId};
+use archon_member::{Participation, RegistrationAttempts};
+use archon_types::{Epoch, LeaseTiming, Millis, PartitionId, Partitioning, StorageId, TableContent};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -84,7 +84,7 @@ impl World {
             boot,
             boot_id,
             storage,
-            registering: Registering::default(),
+            registering: RegistrationAttempts::default(),
             life: None,
             it: Participation::new(broken),
             guess,
@@ -107,7 +107,12 @@ impl World {
             return;
         }
         let partitioning = Partitioning::Hash { partitions: self.workers.partitions };
-        self.say(Command::CreateTable { name: TABLE.to_owned(), partitioning, replication: 1, holds: Holds::Lease });
+        self.say(Command::CreateTable {
+            name: TABLE.to_owned(),
+            partitioning,
+            replication: 1,
+            holds: TableContent::Lease,
+        });
     }
 
     /// As [`Self::make_lease_table`], if there are participants.

@@ -5,7 +5,7 @@ use crate::event::{CoordinatorMessage, Event, MemberMessage};
 use crate::worker::workers::{Callback, Process, TABLE};
 use crate::world::World;
 use archon_coordinator_core::Register;
-use archon_member::{Acquired, Again, Effect, Registering, Taken};
+use archon_member::{Acquisition, Effect, GrantOutcome, RegistrationAttempts, RetryDecision};
 use archon_types::{Incarnation, Millis, NodeId, Participant};
 
 /// Timer tick of a process, in milliseconds.
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Epochs are fencing tokens: each later owner has a higher one, and one belongs to one incarnation.
-    fn begins_tenure(&mut self, worker: usize, of: Acquired) {
+    fn begins_tenure(&mut self, worker: usize, of: Acquisition) {
         let Some(life) = self.process_of(worker).and_then(|process| process.life) else { return };
         let before = self.workers.latest.insert(of.partition, (of.epoch, life.0, life.1));
         self.note(|| format!("worker {worker} acquires {} in epoch {}", of.partition, of.epoch));
@@ -176,14 +176,14 @@ impl World {
             }
             CoordinatorMessage::NotRegistered { boot, error } => {
                 let asks = process.boot_id == boot && process.life.is_none();
-                if asks && process.registering.refused(&error, now) == Again::AtOnce {
+                if asks && process.registering.refused(&error, now) == RetryDecision::AtOnce {
                     process.next_register = now;
                     process.answered = true;
                 }
             }
             CoordinatorMessage::Lease { answer, .. } => {
                 let taken = process.it.granted(answer, now);
-                process.answered |= taken != Taken::Foreign;
+                process.answered |= taken != GrantOutcome::Foreign;
             }
             CoordinatorMessage::Duties { incarnation, term, version, duties } => {
                 process.it.duties(incarnation, term, version, &duties, now);
@@ -193,7 +193,7 @@ impl World {
                 if process.life.is_some_and(|(_, life)| life == incarnation) {
                     process.life = None;
                     process.it.end_life(now);
-                    (process.boot_id, process.registering) = (boot_id, Registering::default());
+                    (process.boot_id, process.registering) = (boot_id, RegistrationAttempts::default());
                     process.answered = true;
                 }
             }

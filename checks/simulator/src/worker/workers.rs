@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::random::Random;
-use archon_member::{Acquired, Participation, Registering};
+use archon_member::{Acquisition, Participation, RegistrationAttempts};
 use archon_types::{BootId, Epoch, Incarnation, LeaseTiming, Millis, NodeId, PartitionId, StorageId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub(crate) struct Process {
     pub(crate) boot: u64,
     pub(crate) boot_id: BootId,
     pub(crate) storage: StorageId,
-    pub(crate) registering: Registering,
+    pub(crate) registering: RegistrationAttempts,
     pub(crate) life: Option<(NodeId, Incarnation)>,
     pub(crate) it: Participation,
     /// The coordinator that probably leads.
@@ -53,13 +53,13 @@ pub(crate) struct Process {
     pub(crate) stopping: bool,
     pub(crate) callbacks: Vec<Callback>,
     /// Partitions in the service's view: acquired, and neither released nor lost yet. It checks before each use.
-    pub(crate) held: BTreeSet<Acquired>,
+    pub(crate) held: BTreeSet<Acquisition>,
 }
 
 /// A running callback of the service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Callback {
-    pub(crate) of: Acquired,
+    pub(crate) of: Acquisition,
     pub(crate) acquires: bool,
     /// In true time.
     pub(crate) ends_at: u64,
@@ -103,7 +103,7 @@ impl Workers {
 
 impl Process {
     /// Returns what the service may use at this instant.
-    pub(crate) fn used(&self, now: Millis) -> impl Iterator<Item = Acquired> + use<'_> {
+    pub(crate) fn used(&self, now: Millis) -> impl Iterator<Item = Acquisition> + use<'_> {
         let holdings = self.it.holdings();
         self.held.iter().copied().filter(move |of| holdings.check(*of, now))
     }

@@ -135,7 +135,7 @@ const NOT_NAMED: &[(&str, &str, &str)] = &[
 
 /// Maximum number of packages in `Cargo.lock` that exist only because a library has more than one version. It falls, or
 /// a library that we chose has a reason to bring another one: of object_store these compute checksums and hashes.
-const MORE_VERSIONS_MAX: usize = 26;
+const MORE_VERSIONS_MAX: usize = 24;
 
 /// Libraries that only some rooms or files may name.
 const ONLY_NAMED_IN: &[(&str, &[&str])] = &[

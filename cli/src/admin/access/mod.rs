@@ -133,14 +133,14 @@ pub(super) fn behind_text(count: u32, named: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_client::Word;
+    use archon_client::OpenEnum;
 
     fn changed() -> AccessChanged {
         AccessChanged {
             client: Some("shop".into()),
             table: Some("orders".into()),
             changed: true,
-            granted: Some(Word::Known(Right::Write)),
+            granted: Some(OpenEnum::Known(Right::Write)),
             weight_max: None,
             may: None,
             access_version: 7,
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn grant_of_own_names_its_weight_limit() {
-        let own = AccessChanged { granted: Some(Word::Known(Right::Own)), weight_max: Some(100), ..changed() };
+        let own = AccessChanged { granted: Some(OpenEnum::Known(Right::Own)), weight_max: Some(100), ..changed() };
         assert_eq!(
             text(&own, Right::Own, false),
             "participant/shop may own partitions of table orders up to weight 100"
@@ -175,14 +175,14 @@ mod tests {
     fn revoked_right_covered_by_a_wider_one_is_reported() {
         let taken = AccessChanged { granted: None, ..changed() };
         assert_eq!(text(&taken, Right::Write, true), "client/shop may no longer write to table orders");
-        let reads = AccessChanged { granted: Some(Word::Known(Right::Read)), ..changed() };
+        let reads = AccessChanged { granted: Some(OpenEnum::Known(Right::Read)), ..changed() };
         assert_eq!(
             text(&reads, Right::Write, true),
             "client/shop may no longer write to table orders, but may still read it; `revoke read` ends that"
         );
-        let still = AccessChanged { may: Some(Word::Known(Right::Write)), ..taken.clone() };
+        let still = AccessChanged { may: Some(OpenEnum::Known(Right::Write)), ..taken.clone() };
         assert!(text(&still, Right::Write, true).contains("but may still write to it"));
-        let reads = AccessChanged { may: Some(Word::Known(Right::Read)), ..taken };
+        let reads = AccessChanged { may: Some(OpenEnum::Known(Right::Read)), ..taken };
         assert!(
             !text(&reads, Right::Write, true).contains("may still"),
             "the remaining right is covered by the first \

@@ -3,8 +3,8 @@
 use super::operate::{look, refused, refused_for, say_maintenance_over};
 use crate::admin::each;
 use crate::admin::node::operate::check;
-use crate::admin::wait::{Waited, Watched, wait};
-use crate::admin::words::words;
+use crate::admin::phrases::words;
+use crate::admin::wait::{WaitEnd, WatchedProcess, wait};
 use crate::args::DrainArgs;
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
@@ -150,7 +150,7 @@ fn leases_text(node: &Node, moved: u32, dry_run: bool) -> String {
 }
 
 /// Progress of a node that is being emptied.
-struct Emptying<'a> {
+struct DrainProgress<'a> {
     name: &'a str,
     admin: &'a Admin,
     output: &'a Output,
@@ -161,7 +161,7 @@ struct Emptying<'a> {
     last_reported: Option<String>,
 }
 
-impl<'a> Emptying<'a> {
+impl<'a> DrainProgress<'a> {
     fn new(name: &'a str, admin: &'a Admin, output: &'a Output) -> Self {
         let bar = (output.stderr_is_terminal && !output.is_json()).then(|| {
             let bar = ProgressBar::no_length();
@@ -173,7 +173,7 @@ impl<'a> Emptying<'a> {
     }
 }
 
-impl Watched for Emptying<'_> {
+impl WatchedProcess for DrainProgress<'_> {
     type Outcome = u32;
 
     async fn look(&mut self) -> Result<Option<u32>, Failure> {
@@ -221,15 +221,15 @@ async fn wait_until_empty(
     output: &Output,
     limit: Option<Duration>,
 ) -> Result<Option<u32>, Failure> {
-    match wait(&mut Emptying::new(name, admin, output), limit).await? {
-        Waited::Over(left) => Ok(Some(left)),
-        Waited::Detached => {
+    match wait(&mut DrainProgress::new(name, admin, output), limit).await? {
+        WaitEnd::Over(left) => Ok(Some(left)),
+        WaitEnd::Detached => {
             output.talk("detached: the drain continues in the cluster");
             output.talk(format!("  watch it:      archon node describe {name}"));
             output.talk(format!("  cancel it:     archon node undrain {name}"));
             Ok(None)
         }
-        Waited::TimedOut => {
+        WaitEnd::TimedOut => {
             let remedy = format!(
                 "the drain continues; `archon status` shows what it waits for, `archon node describe {name}` its \
                  progress"

@@ -3,7 +3,7 @@
 mod drain;
 pub(super) mod operate;
 
-use super::words::words;
+use super::phrases::words;
 use super::{alter, orders, short_time, until, watch};
 use crate::admin::node::operate::check;
 use crate::admin::partition::texts::{bar_text, timing_text};

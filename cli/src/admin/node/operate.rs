@@ -1,6 +1,6 @@
 //! `archon node cordon | uncordon | undrain | remove | lost`.
 
-use crate::admin::words::words;
+use crate::admin::phrases::words;
 use crate::admin::{each, list_text};
 use crate::args::{LostArgs, NodeNamesArgs, RemoveArgs};
 use crate::documents::{Node, NodeChanged};

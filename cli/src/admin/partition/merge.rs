@@ -3,7 +3,7 @@
 use super::split::given_up;
 use crate::admin::orders::partition_failure;
 use crate::admin::partition::texts::{keys_text, operand};
-use crate::admin::wait::{Waited, Watched, wait};
+use crate::admin::wait::{WaitEnd, WatchedProcess, wait};
 use crate::args::{MergePartitionArgs, PartitionArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes_text};
@@ -37,18 +37,18 @@ pub(crate) async fn run(
     }
     let mut watched = RunningMerge { admin, merge: &merge, output };
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
-        Waited::Over(true) => output.done(&merge, format!("partition {table}/{id} has received {}", what(&merge))),
-        Waited::Over(false) => {
+        WaitEnd::Over(true) => output.done(&merge, format!("partition {table}/{id} has received {}", what(&merge))),
+        WaitEnd::Over(false) => {
             Err(given_up(admin, (merge.table_id, &args.partition), EventCode::MergeAbandoned, "merge").await)
         }
-        Waited::Detached => {
+        WaitEnd::Detached => {
             output.talk(format!(
                 "detached: the merge continues; progress: archon partition describe {}",
                 operand(*id, table)
             ));
             Ok(Exit::Done)
         }
-        Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being merged"))),
+        WaitEnd::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being merged"))),
     }
 }
 
@@ -67,7 +67,7 @@ struct RunningMerge<'a> {
     output: &'a Output,
 }
 
-impl Watched for RunningMerge<'_> {
+impl WatchedProcess for RunningMerge<'_> {
     /// True if it was completed.
     type Outcome = bool;
 

@@ -19,8 +19,8 @@ use crate::exit::{Exit, Failure};
 use crate::kv::KeyForm;
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
-    Admin, Condition, ForceLeaderCheck, Holds, NodeName, NodeStatus, PartitionCopy, PartitionDescription, ReasonCode,
-    ReplicaState, Subject, Word,
+    Admin, Condition, ForceLeaderCheck, NodeName, NodeStatus, OpenEnum, PartitionCopy, PartitionDescription,
+    ReasonCode, ReplicaState, Subject, TableContent,
 };
 use archon_types::bare_key;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use std::time::Duration;
 #[cfg(test)]
 pub(crate) const DOCUMENTS: contract::Documents = &[
     ("partition list", contract::list::<Partition>),
-    ("partition locate", contract::one::<archon_client::Located>),
+    ("partition locate", contract::one::<archon_client::KeyLocation>),
     ("partition describe", contract::one::<PartitionDescription>),
     ("partition bump", contract::one::<crate::documents::PartitionOrdered>),
     ("partition offline", contract::one::<crate::documents::PartitionOrdered>),
@@ -159,7 +159,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     let live = partition.copies.iter().filter(|copy| copy.state == ReplicaState::Live).count();
     lines.push(format!("partition  {} of table {}", partition.id, output.bold(&partition.table)));
     lines.push(format!("status     {status}, epoch {}, version {}", partition.epoch, partition.version));
-    match partition.holds == Holds::Lease {
+    match partition.holds == TableContent::Lease {
         true => lines.extend(owner_lines(partition, nodes)),
         false => {
             lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("none")));
@@ -187,15 +187,15 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         lines.push(format!("move       {from} -> {to}  {}  {}%", moving.phase, moving.percent));
     }
     // While an in-sync replica can serve, the cost of forcing a leader is irrelevant.
-    if partition.force_leader.obstacles.is_empty() && partition.holds != Holds::Lease {
+    if partition.force_leader.obstacles.is_empty() && partition.holds != TableContent::Lease {
         lines.push(format!("recovery   {}", forced_text(partition, &partition.force_leader, nodes)));
     }
     // A lease has only its owner, and the next one.
     let next = |copy: &&PartitionCopy| !copy.leads;
-    if partition.holds == Holds::Lease {
+    if partition.holds == TableContent::Lease {
         lines.extend(partition.copies.iter().filter(next).map(|copy| format!("goes to    {}", copy.node)));
     }
-    if partition.copies.is_empty() || partition.holds == Holds::Lease {
+    if partition.copies.is_empty() || partition.holds == TableContent::Lease {
         return lines.join("\n");
     }
     lines.push(String::new());
@@ -231,7 +231,7 @@ fn forced_text(partition: &PartitionDescription, forced: &ForceLeaderCheck, node
             first.push_str(&format!("{way}start {} again to lose {what}; or, ", list_text(names)));
         }
     }
-    let then = match (&forced.leader, forced.condition.as_ref().and_then(Word::known)) {
+    let then = match (&forced.leader, forced.condition.as_ref().and_then(OpenEnum::known)) {
         (Some(leader), Some(Condition::Whole)) => {
             format!("use the replica on {leader}, without the writes since it left the in-sync set")
         }
@@ -326,7 +326,7 @@ mod tests {
             status: PartitionStatus::Online.into(),
             leader_id: Some(7),
             leader: Some("ada".into()),
-            holds: Holds::Lease.into(),
+            holds: TableContent::Lease.into(),
             copies: vec![copy("ada", 7, true), copy("grace", 8, false)],
             ..of_orders()
         };
@@ -356,7 +356,7 @@ goes to    grace"
             status: PartitionStatus::Unavailable.into(),
             leader_id: None,
             leader: None,
-            holds: Holds::Data.into(),
+            holds: TableContent::Data.into(),
             replication: 2,
             min_in_sync: 1,
             copies: vec![],

@@ -2,7 +2,7 @@
 
 use crate::admin::orders::partition_failure;
 use crate::admin::partition::texts::{keys_text, operand};
-use crate::admin::wait::{Waited, Watched, wait};
+use crate::admin::wait::{WaitEnd, WatchedProcess, wait};
 use crate::args::{PartitionArgs, SplitPartitionArgs};
 use crate::exit::{Exit, Failure};
 use crate::kv::KeyForm;
@@ -57,22 +57,22 @@ pub(crate) async fn run(
     }
     let mut watched = RunningSplit { admin, split: &split, output };
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
-        Waited::Over(true) => {
+        WaitEnd::Over(true) => {
             output.done(&split, format!("partition {table}/{id} is split:{}", halves(&split)))?;
             consequences(&split, admin, output).await;
             Ok(Exit::Done)
         }
-        Waited::Over(false) => {
+        WaitEnd::Over(false) => {
             Err(given_up(admin, (split.table_id, &args.partition), EventCode::SplitAbandoned, "split").await)
         }
-        Waited::Detached => {
+        WaitEnd::Detached => {
             output.talk(format!(
                 "detached: the split continues; progress: archon partition describe {}",
                 operand(*id, table)
             ));
             Ok(Exit::Done)
         }
-        Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being split"))),
+        WaitEnd::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being split"))),
     }
 }
 
@@ -153,7 +153,7 @@ struct RunningSplit<'a> {
     output: &'a Output,
 }
 
-impl Watched for RunningSplit<'_> {
+impl WatchedProcess for RunningSplit<'_> {
     /// True if it was completed.
     type Outcome = bool;
 

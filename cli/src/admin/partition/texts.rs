@@ -4,8 +4,8 @@ use crate::admin::{short_time, since};
 use crate::documents::{Node, Partition};
 use crate::output::Output;
 use archon_client::{
-    BarSummary, CopySummary as Copy, KeyText, MemberTiming, NodeStatus, PartitionDescription, PartitionStatus,
-    RangeSummary, Reshaping, ReshapingKind, Word,
+    BarSummary, CopySummary as Copy, KeyText, MemberTiming, NodeStatus, OpenEnum, PartitionDescription,
+    PartitionStatus, RangeChangeKind, RangeChangeStatus, RangeSummary,
 };
 use archon_types::bare_key;
 use std::time::Duration;
@@ -44,15 +44,16 @@ pub(crate) fn listed_status(partition: &Partition, output: &Output) -> String {
     }
 }
 
-pub(crate) fn status_text(status: &Word<PartitionStatus>, output: &Output) -> String {
+pub(crate) fn status_text(status: &OpenEnum<PartitionStatus>, output: &Output) -> String {
     let text = status.to_string();
     if *status == PartitionStatus::Online { output.good(&text) } else { output.bad(&text) }
 }
 
 /// Describes the progress of a partition's split or merge.
-pub(crate) fn reshaping_text(partition: &PartitionDescription, reshaping: &Reshaping) -> String {
-    let Reshaping { partition: left, right, reshaping_phase, copies_ready, copies_total, message, .. } = reshaping;
-    if reshaping.kind == ReshapingKind::Merge {
+pub(crate) fn reshaping_text(partition: &PartitionDescription, reshaping: &RangeChangeStatus) -> String {
+    let RangeChangeStatus { partition: left, right, reshaping_phase, copies_ready, copies_total, message, .. } =
+        reshaping;
+    if reshaping.kind == RangeChangeKind::Merge {
         return match *left == partition.id {
             true => format!("merging    receives all keys of {right}; {message}"),
             false => format!("merging    gives all its keys to {left} and is then deleted; {message}"),

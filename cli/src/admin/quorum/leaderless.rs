@@ -80,12 +80,12 @@ mod tests {
     use crate::admin::quorum::row;
     use crate::admin::quorum::tests::quorum;
     use crate::output::{Format, Output};
-    use archon_client::{ErrorKind, Word};
+    use archon_client::{ErrorKind, OpenEnum};
 
     #[test]
     fn killed_coordinators_are_shown_as_not_answering() {
         let told =
-            Quorum { id: 2, role: Word::Known(CoordinatorRole::Candidate), leader_id: Some(1), ..quorum(3, None) };
+            Quorum { id: 2, role: OpenEnum::Known(CoordinatorRole::Candidate), leader_id: Some(1), ..quorum(3, None) };
         let killed = |address: &str| {
             let detail = archon_client::ErrorDetail::new(ErrorKind::Unreachable, "refused");
             (address.to_owned(), Err(Error::from(detail)))

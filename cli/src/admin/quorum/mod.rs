@@ -6,7 +6,7 @@ pub(crate) mod upgrade;
 
 use super::orders::with_list;
 use super::quorum::leaderless::{asked, without_leader};
-use super::wait::{Waited, Watched, wait};
+use super::wait::{WaitEnd, WatchedProcess, wait};
 use super::{short_time, since};
 use crate::args::{QuorumSnapshotVerb, QuorumVerb, QuorumWaitArgs};
 #[cfg(test)]
@@ -61,9 +61,9 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         matches!(change, QuorumChange::Replace { .. } | QuorumChange::Remove { .. } | QuorumChange::SetAddress { .. });
     let begun = std::time::Instant::now();
     let changed = match begin(change, force, waits, admin, output).await? {
-        Waited::Over(changed) => changed,
-        Waited::Detached => return Err(Failure::new(Exit::Refused, format!("the change was not started: {text}"))),
-        Waited::TimedOut => {
+        WaitEnd::Over(changed) => changed,
+        WaitEnd::Detached => return Err(Failure::new(Exit::Refused, format!("the change was not started: {text}"))),
+        WaitEnd::TimedOut => {
             return Err(Failure::new(Exit::TimedOut, format!("another change is still running; not started: {text}"))
                 .with_remedy("see `archon quorum list`"));
         }
@@ -97,10 +97,10 @@ async fn begin(
     waits: &QuorumWaitArgs,
     admin: &Admin,
     output: &Output,
-) -> Result<Waited<bool>, Failure> {
+) -> Result<WaitEnd<bool>, Failure> {
     let ask = async || admin.change_quorum(change.clone(), force).await;
     if !waits.wait {
-        return Ok(Waited::Over(ask().await.map_err(failure)?));
+        return Ok(WaitEnd::Over(ask().await.map_err(failure)?));
     }
     wait(&mut Beginning { ask, output, said: false }, waits.wait_timeout).await
 }
@@ -111,7 +111,7 @@ struct Beginning<'a, F> {
     said: bool,
 }
 
-impl<F: AsyncFnMut() -> Result<bool, Error>> Watched for Beginning<'_, F> {
+impl<F: AsyncFnMut() -> Result<bool, Error>> WatchedProcess for Beginning<'_, F> {
     type Outcome = bool;
 
     async fn look(&mut self) -> Result<Option<bool>, Failure> {
@@ -156,15 +156,15 @@ async fn finish(
     let quorum = if waits.wait {
         let mut watched = Change { admin, output, said: RefCell::default() };
         match wait(&mut watched, waits.wait_timeout).await? {
-            Waited::Over(quorum) => quorum,
-            Waited::Detached => {
+            WaitEnd::Over(quorum) => quorum,
+            WaitEnd::Detached => {
                 output.talk(
                     "detached: the change continues; see `archon quorum list`, cancel it with `archon quorum \
                              cancel`",
                 );
                 return Ok(Exit::Done);
             }
-            Waited::TimedOut => {
+            WaitEnd::TimedOut => {
                 return Err(Failure::new(Exit::TimedOut, format!("still running: {text}"))
                     .with_remedy("see `archon quorum list`; cancel it with `archon quorum cancel`"));
             }
@@ -197,7 +197,7 @@ fn knows_changes(quorum: &Quorum) -> bool {
     quorum.leader_id == Some(quorum.id) && quorum.applied_index == quorum.last_log_index
 }
 
-impl Watched for Change<'_> {
+impl WatchedProcess for Change<'_> {
     type Outcome = Quorum;
 
     async fn look(&mut self) -> Result<Option<Quorum>, Failure> {
@@ -316,20 +316,20 @@ async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
 pub(crate) mod tests {
     use super::*;
     use crate::output::Format;
-    use archon_client::Word;
+    use archon_client::OpenEnum;
 
     pub(crate) fn quorum(voters: u64, spare_voters: Option<u32>) -> Quorum {
         let member = |id: u64| CoordinatorStatus {
             id,
             address: format!("127.0.0.1:710{id}"),
-            role: Word::Known(CoordinatorRole::Follower),
+            role: OpenEnum::Known(CoordinatorRole::Follower),
             learner: id > voters,
             entries_behind: None,
             lack: None,
         };
         Quorum {
             id: 1,
-            role: Word::Known(CoordinatorRole::Leader),
+            role: OpenEnum::Known(CoordinatorRole::Leader),
             leader_id: Some(1),
             leader_address: None,
             term: 1,
@@ -350,7 +350,7 @@ pub(crate) mod tests {
     #[test]
     fn killed_coordinator_is_not_shown_as_leader() {
         let mut found = quorum(3, None);
-        found.coordinators[1].role = Word::Known(CoordinatorRole::Leader);
+        found.coordinators[1].role = OpenEnum::Known(CoordinatorRole::Leader);
         found.leader_id = Some(2);
         let shown = |found: &Quorum| row(&found.coordinators[1], found, &Output::plain(Format::Table))[2].clone();
         assert_eq!(shown(&found), "does not answer");
@@ -376,7 +376,7 @@ pub(crate) mod tests {
         };
         let output = Output::plain(Format::Table);
         let begun = wait(&mut Beginning { ask, output: &output, said: false }, None).await;
-        assert!(matches!(begun, Ok(Waited::Over(true))));
+        assert!(matches!(begun, Ok(WaitEnd::Over(true))));
     }
 
     #[test]

@@ -92,11 +92,11 @@ fn left_on_disks(recovery: &QuorumRecovery) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_client::Word;
+    use archon_client::OpenEnum;
 
     fn recovery(doubts: &[(DoubtKind, bool)]) -> QuorumRecovery {
         let doubt = |(kind, may_be_accepted): &(DoubtKind, bool)| RecoveryDoubt {
-            kind: Word::Known(*kind),
+            kind: OpenEnum::Known(*kind),
             about: "athens".to_owned(),
             text: "it holds 2 replicas of unknown partitions (7/0, 7/1)".to_owned(),
             may_be_accepted: *may_be_accepted,

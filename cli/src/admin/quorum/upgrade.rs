@@ -108,11 +108,11 @@ fn summary(found: &UpgradeSummary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_client::{MemberKind, Word};
+    use archon_client::{MemberKind, OpenEnum};
 
     fn found(ranges: &[(u32, u32)], protocol: u32, held: bool) -> UpgradeSummary {
         let member = |(id, (oldest, newest)): (u64, &(u32, u32))| UpgradeMember {
-            kind: Word::Known(MemberKind::Node),
+            kind: OpenEnum::Known(MemberKind::Node),
             id,
             name: format!("node-{id}"),
             protocol_min: Some(*oldest).filter(|oldest| *oldest > 0),

@@ -7,11 +7,11 @@ pub(crate) mod progress;
 use self::moves::under_way;
 use super::rebalance::plan_file::PlanFile;
 use super::rebalance::progress::Progress;
-use super::wait::{Waited, Watched, wait};
+use super::wait::{WaitEnd, WatchedProcess, wait};
 use crate::args::{ApplyArgs, PlanArgs, RebalanceVerb};
 #[cfg(test)]
 use crate::documents::contract;
-use crate::documents::{Applied, Plan, Rebalance};
+use crate::documents::{Plan, PlanOutcome, Rebalance};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text, moved_bytes_text};
 use archon_client::Admin;
@@ -22,9 +22,9 @@ use std::time::Duration;
 #[cfg(test)]
 pub(crate) const DOCUMENTS: contract::Documents = &[
     ("rebalance plan", contract::one::<PlanFile>),
-    ("rebalance apply", contract::one::<Applied>),
+    ("rebalance apply", contract::one::<PlanOutcome>),
     ("rebalance status", contract::one::<Rebalance>),
-    ("rebalance cancel", contract::one::<archon_client::Cancelled>),
+    ("rebalance cancel", contract::one::<archon_client::RebalanceCancellation>),
 ];
 
 /// Runs a verb.
@@ -144,8 +144,8 @@ async fn dry_run(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exi
     Ok(Exit::Done)
 }
 
-fn applied(plan: &Plan, moves_started: u32, result: Option<Rebalance>) -> Applied {
-    Applied { table_version: plan.table_version.get(), moves_started, result }
+fn applied(plan: &Plan, moves_started: u32, result: Option<Rebalance>) -> PlanOutcome {
+    PlanOutcome { table_version: plan.table_version.get(), moves_started, result }
 }
 
 /// Describes the outcome of a plan without cancelled or failed moves. A move superseded by a larger change of a
@@ -198,7 +198,7 @@ struct Moves<'a> {
     whole: bool,
 }
 
-impl Watched for Moves<'_> {
+impl WatchedProcess for Moves<'_> {
     type Outcome = Rebalance;
 
     async fn look(&mut self) -> Result<Option<Rebalance>, Failure> {
@@ -230,14 +230,14 @@ async fn wait_for_moves(
     let progress = Progress::new(output);
     let most = if Progress::reports_each(moves) { u32::try_from(moves).unwrap_or(u32::MAX) } else { 0 };
     match wait(&mut Moves { admin, progress, most, whole: output.is_json() }, limit).await? {
-        Waited::Over(rebalance) => Ok(Some(rebalance)),
-        Waited::Detached => {
+        WaitEnd::Over(rebalance) => Ok(Some(rebalance)),
+        WaitEnd::Detached => {
             output.talk("detached: the moves continue in the cluster");
             output.talk("  watch them:  archon rebalance status");
             output.talk("  stop them:   archon rebalance cancel");
             Ok(None)
         }
-        Waited::TimedOut => Err(Failure::new(Exit::TimedOut, "the moves are still running")
+        WaitEnd::TimedOut => Err(Failure::new(Exit::TimedOut, "the moves are still running")
             .with_remedy("they continue; watch them with `archon rebalance status`")),
     }
 }

@@ -5,7 +5,7 @@ use crate::args::WatchArgs;
 use crate::documents::Rebalance;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text, moved_bytes_text};
-use archon_client::{Admin, MovePhase, Reshaping, ReshapingKind};
+use archon_client::{Admin, MovePhase, RangeChangeKind, RangeChangeStatus};
 
 /// Shows the moves in progress.
 pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -38,8 +38,8 @@ fn reshaping_rows(rebalance: &Rebalance, output: &Output) -> String {
         Column::text("WHY"),
     ];
     let rows = rebalance.reshapings.iter().map(|reshaping| {
-        let Reshaping { copies_ready, copies_total, right, at, .. } = reshaping;
-        let (becomes, ready) = match reshaping.kind == ReshapingKind::Merge {
+        let RangeChangeStatus { copies_ready, copies_total, right, at, .. } = reshaping;
+        let (becomes, ready) = match reshaping.kind == RangeChangeKind::Merge {
             true => (format!("one with {right}"), "-".to_owned()),
             false => {
                 let becomes = format!("split, {right} from {at}");
@@ -118,16 +118,16 @@ pub(in crate::admin) fn under_way(rebalance: &Rebalance) -> usize {
 mod tests {
     use super::*;
     use crate::output::Format;
-    use archon_client::{MoveKind, MoveStatus, ReshapingPhase};
+    use archon_client::{MoveKind, MoveStatus, RangeChangePhase};
 
     #[test]
     fn splits_stand_above_a_finished_rebalance() {
-        let split = Reshaping {
+        let split = RangeChangeStatus {
             table_id: 2,
             table: "times".into(),
             partition: 0,
-            kind: ReshapingKind::Split.into(),
-            reshaping_phase: ReshapingPhase::Copying.into(),
+            kind: RangeChangeKind::Split.into(),
+            reshaping_phase: RangeChangePhase::Copying.into(),
             right: 1,
             at: archon_client::KeyText::new("x".repeat(4_096)),
             percent: 60,

@@ -146,7 +146,7 @@ mod tests {
             split_above_bytes: None,
             split_above_rate: None,
             merge_below_bytes: None,
-            holds: archon_client::Holds::Data.into(),
+            holds: archon_client::TableContent::Data.into(),
             version: 1,
         };
         read(text)?.check(Path::new("plan.json"), &status, &nodes, &[table])

@@ -87,7 +87,7 @@ impl CoordinatorAnswers {
         self.answering().len() * 2 <= self.voters().count()
     }
 
-    fn screen(&self, nodes: &[Served]) -> String {
+    fn screen(&self, nodes: &[NodeAnswer]) -> String {
         let (answering, voters) = (self.answering().len(), self.voters().count());
         let mut lines = vec![format!("quorum      no leader, {answering} of {voters} answer")];
         for member in &self.members {
@@ -111,7 +111,7 @@ impl CoordinatorAnswers {
         lines.join("\n")
     }
 
-    fn error(&self, nodes: &[Served]) -> ErrorDetail {
+    fn error(&self, nodes: &[NodeAnswer]) -> ErrorDetail {
         let voters = count_text(self.voters().count(), "voter", "voters");
         let answering = self.answering();
         let ids: Vec<String> = answering.iter().map(u64::to_string).collect();
@@ -133,7 +133,7 @@ impl CoordinatorAnswers {
 }
 
 /// Answer of a node.
-struct Served {
+struct NodeAnswer {
     name: String,
     address: String,
     /// Number of partitions that it serves; `None` if it does not answer.
@@ -141,14 +141,14 @@ struct Served {
 }
 
 /// Asks the nodes known to the answering coordinators for their served partitions. Empty if none is known.
-async fn nodes(admin: &Admin) -> Vec<Served> {
+async fn nodes(admin: &Admin) -> Vec<NodeAnswer> {
     let known = tokio::time::timeout(NODE_DEADLINE, admin.node_addresses()).await;
     let Ok(Ok(known)) = known else { return Vec::new() };
     join_all(known.into_iter().take(NODES_MAX).map(async |(name, address)| {
         let asked = tokio::time::timeout(NODE_DEADLINE, admin.node_stats(&address)).await;
         let stats = asked.ok().and_then(Result::ok);
         let partitions = stats.map(|stats| usize::try_from(stats.get(SERVED)).unwrap_or(usize::MAX));
-        Served { name, address, partitions }
+        NodeAnswer { name, address, partitions }
     }))
     .await
 }

@@ -1,11 +1,11 @@
 //! `archon top`: the cluster live on a terminal. Content is decided in [`model`], drawn in [`draw`]; this is the shell
 //! around them: it polls the coordinators, receives keys and signals, and owns the terminal.
 
+mod cluster_view;
 mod draw;
 mod history;
 mod key;
 mod keyboard;
-mod look;
 mod model;
 mod order;
 mod screen;
@@ -17,8 +17,8 @@ use crate::args::TopArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_client::Admin;
+use cluster_view::ClusterView;
 use keyboard::Keyboard;
-use look::Look;
 use model::{Flow, Model};
 use screen::Screen;
 use std::pin::pin;
@@ -36,7 +36,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) async fn run(args: &TopArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     check_terminal(output)?;
     let begun = Instant::now();
-    let first = look::take(admin, 0).await?;
+    let first = cluster_view::take(admin, 0).await?;
     let model = Model::new(first, begun.elapsed(), args.every, *output);
     let signals = Signals::install()?;
     let mut screen = Screen::open()?;
@@ -94,9 +94,9 @@ async fn watch(
     }
 }
 
-async fn look_later(at: Instant, admin: &Admin, moves_after: u64) -> Result<Look, Failure> {
+async fn look_later(at: Instant, admin: &Admin, moves_after: u64) -> Result<ClusterView, Failure> {
     sleep_until(at).await;
-    look::take(admin, moves_after).await
+    cluster_view::take(admin, moves_after).await
 }
 
 /// Signals that end the process: the terminal is restored first.

@@ -1,10 +1,10 @@
 //! Model of the screen: the last poll of the cluster, and the reader's position in it. Values in, values out: the time
 //! is an argument.
 
+use super::cluster_view::ClusterView;
 use super::draw::page;
 use super::history::{Columns, History};
 use super::key::Key;
-use super::look::Look;
 use super::order::Order;
 use super::share::Shares;
 use crate::documents::{Node, Rebalance};
@@ -29,7 +29,7 @@ pub(super) enum Flow {
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     /// The last poll, with its nodes sorted.
-    look: Look,
+    look: ClusterView,
     answered_at: Duration,
     /// Reason for which the last poll was not answered.
     trouble: Option<String>,
@@ -50,7 +50,7 @@ pub(super) struct Model {
 
 impl Model {
     /// Creates the model from the first poll, which was answered at `now`; further ones follow at the interval `every`.
-    pub(super) fn new(look: Look, now: Duration, every: Duration, output: Output) -> Self {
+    pub(super) fn new(look: ClusterView, now: Duration, every: Duration, output: Output) -> Self {
         let mut model = Self {
             look,
             answered_at: now,
@@ -71,7 +71,7 @@ impl Model {
     }
 
     /// Applies the next poll, which was answered at `now`.
-    pub(super) fn looked(&mut self, look: Look, now: Duration) {
+    pub(super) fn looked(&mut self, look: ClusterView, now: Duration) {
         let between = now.saturating_sub(self.answered_at);
         self.copy_rate = copied(&self.look.rebalance, &look.rebalance, between);
         self.look = look;
@@ -140,7 +140,7 @@ impl Model {
     }
 
     /// Returns the last poll.
-    pub(super) const fn look(&self) -> &Look {
+    pub(super) const fn look(&self) -> &ClusterView {
         &self.look
     }
 

@@ -1,6 +1,6 @@
 //! Clusters for tests.
 
-use super::look::Look;
+use super::cluster_view::ClusterView;
 use super::model::Model;
 use crate::documents::testing::{node, status};
 use crate::documents::{Node, Rebalance};
@@ -22,7 +22,7 @@ pub(super) fn nodes(count: u32) -> Vec<Node> {
 }
 
 /// Returns a cluster of these nodes without moves and with two events.
-pub(super) fn look(nodes: Vec<Node>) -> Look {
+pub(super) fn look(nodes: Vec<Node>) -> ClusterView {
     let at_ms = 1_000_000_000;
     let event = |index, code: EventCode, message: &str| Event {
         index,
@@ -34,7 +34,7 @@ pub(super) fn look(nodes: Vec<Node>) -> Look {
         subject: Subject::Node { node_id: 1, node: "athens".into() },
         message: message.into(),
     };
-    Look {
+    ClusterView {
         at_ms,
         status: status(),
         nodes,

@@ -10,15 +10,15 @@ use archon_security::{COMPARE, is_of_certificates};
 const BEHIND_MAX: u64 = 10_000;
 
 /// Answers of the coordinators, with their addresses.
-type Each = [(String, Result<Quorum, Error>)];
+type QuorumAnswers = [(String, Result<Quorum, Error>)];
 
 /// Returns true if one of them leads.
-pub(super) fn leads(each: &Each) -> bool {
+pub(super) fn leads(each: &QuorumAnswers) -> bool {
     leader(each).is_some()
 }
 
 /// Returns the leader that a majority answers: a leader that is cut off still reports that it leads.
-fn leader(each: &Each) -> Option<&Quorum> {
+fn leader(each: &QuorumAnswers) -> Option<&Quorum> {
     let mut leading = answers(each).filter(|quorum| quorum.leader_id == Some(quorum.id));
     leading.find(|quorum| {
         let (heard, voters) = heard(quorum);
@@ -26,7 +26,7 @@ fn leader(each: &Each) -> Option<&Quorum> {
     })
 }
 
-fn answers(each: &Each) -> impl Iterator<Item = &Quorum> {
+fn answers(each: &QuorumAnswers) -> impl Iterator<Item = &Quorum> {
     each.iter().filter_map(|(_, said)| said.as_ref().ok())
 }
 
@@ -37,7 +37,7 @@ fn heard(quorum: &Quorum) -> (usize, usize) {
 }
 
 /// Judges the answers.
-pub(super) fn judge(each: &Each) -> Vec<Finding> {
+pub(super) fn judge(each: &QuorumAnswers) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::Quorum;
     let mut findings = Vec::new();
     if let Some(quorum) = leader(each) {
@@ -105,13 +105,13 @@ mod tests {
     use super::*;
     use crate::admin::quorum::tests::quorum as healthy_quorum;
     use crate::documents::Verdict;
-    use archon_client::{CoordinatorStatus, ErrorDetail, Word};
+    use archon_client::{CoordinatorStatus, ErrorDetail, OpenEnum};
 
     fn quorum(id: u64, leader_id: Option<u64>, behind: &[u64], spare_voters: Option<u32>) -> Quorum {
         let member = |(index, behind): (usize, &u64)| CoordinatorStatus {
             id: index as u64 + 1,
             address: format!("127.0.0.1:710{index}"),
-            role: Word::Known(CoordinatorRole::Follower),
+            role: OpenEnum::Known(CoordinatorRole::Follower),
             learner: false,
             entries_behind: Some(*behind),
             lack: None,

@@ -20,7 +20,7 @@ const STEP_MIN: Duration = Duration::from_millis(20);
 
 /// State of the clock's synchronisation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Synchronised {
+pub(super) enum ClockSync {
     Yes,
     No,
     /// Unknown, with the reason.
@@ -29,32 +29,32 @@ pub(super) enum Synchronised {
 
 /// Asks the time service of the service manager, which asks the kernel. The kernel's own call needs code without
 /// checked memory safety.
-pub(super) async fn synchronised() -> Synchronised {
+pub(super) async fn synchronised() -> ClockSync {
     if !cfg!(target_os = "linux") {
-        return Synchronised::Unknown("checked on Linux only".to_owned());
+        return ClockSync::Unknown("checked on Linux only".to_owned());
     }
     let mut command = Command::new("timedatectl");
     command.args(["show", "--property=NTPSynchronized", "--value"]).stdin(Stdio::null()).kill_on_drop(true);
     match timeout(ASKED, command.output()).await {
         Ok(Ok(output)) => answer(output.status.success(), &String::from_utf8_lossy(&output.stdout)),
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-            Synchronised::Unknown("timedatectl is not installed".to_owned())
+            ClockSync::Unknown("timedatectl is not installed".to_owned())
         }
-        Ok(Err(error)) => Synchronised::Unknown(format!("calling timedatectl: {error}")),
-        Err(_) => Synchronised::Unknown(format!("timedatectl did not answer within {} s", ASKED.as_secs())),
+        Ok(Err(error)) => ClockSync::Unknown(format!("calling timedatectl: {error}")),
+        Err(_) => ClockSync::Unknown(format!("timedatectl did not answer within {} s", ASKED.as_secs())),
     }
 }
 
-fn answer(success: bool, text: &str) -> Synchronised {
+fn answer(success: bool, text: &str) -> ClockSync {
     match text.trim() {
-        "yes" if success => Synchronised::Yes,
-        "no" if success => Synchronised::No,
-        _ => Synchronised::Unknown("timedatectl does not work here".to_owned()),
+        "yes" if success => ClockSync::Yes,
+        "no" if success => ClockSync::No,
+        _ => ClockSync::Unknown("timedatectl does not work here".to_owned()),
     }
 }
 
 /// Judges the time that the clock shows, and its synchronisation.
-pub(super) fn set(synchronised: Synchronised, now: SystemTime) -> Finding {
+pub(super) fn set(synchronised: ClockSync, now: SystemTime) -> Finding {
     const CODE: FindingCode = FindingCode::ClockSet;
     let keep = "run a time service, such as chrony or systemd-timesyncd";
     if now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() < EARLIEST {
@@ -62,20 +62,18 @@ pub(super) fn set(synchronised: Synchronised, now: SystemTime) -> Finding {
         return Finding::error(CODE, MACHINE, message, format!("set the clock; {keep}"));
     }
     match synchronised {
-        Synchronised::Yes => Finding::ok(CODE, MACHINE, "the clock is synchronized by NTP"),
-        Synchronised::No => {
+        ClockSync::Yes => Finding::ok(CODE, MACHINE, "the clock is synchronized by NTP"),
+        ClockSync::No => {
             let message = "the clock is not synchronized. Leases do not depend on it; certificates, events and logs do";
             Finding::warning(CODE, MACHINE, message, keep)
         }
-        Synchronised::Unknown(why) => {
-            Finding::not_checked(CODE, MACHINE, format!("synchronization of the clock: {why}"))
-        }
+        ClockSync::Unknown(why) => Finding::not_checked(CODE, MACHINE, format!("synchronization of the clock: {why}")),
     }
 }
 
 /// Both clocks at about the same moment.
 #[derive(Clone, Copy, Debug)]
-struct Both {
+struct ClockPair {
     /// Since the start of the machine.
     boot: Duration,
     /// Unix time.
@@ -85,11 +83,11 @@ struct Both {
 }
 
 /// Observation of both clocks from a moment on.
-pub(super) struct Watch(Both);
+pub(super) struct Watch(ClockPair);
 
 /// Elapsed time between two readings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Elapsed {
+pub(super) struct ElapsedTime {
     pub(super) boot: Duration,
     /// Elapsed time of the wall clock; `None` if it went back.
     pub(super) wall: Option<Duration>,
@@ -102,22 +100,22 @@ impl Watch {
         Self(both())
     }
 
-    pub(super) fn end(self) -> Elapsed {
+    pub(super) fn end(self) -> ElapsedTime {
         let (before, after) = (self.0, both());
         let boot = after.boot.saturating_sub(before.boot);
-        Elapsed { boot, wall: after.wall.checked_sub(before.wall), apart: before.apart + after.apart }
+        ElapsedTime { boot, wall: after.wall.checked_sub(before.wall), apart: before.apart + after.apart }
     }
 }
 
 /// Returns the closest of a few readings, because this thread may be preempted between the two clocks.
-fn both() -> Both {
+fn both() -> ClockPair {
     let look = || {
         let before = time_of(ClockId::Boottime);
         let wall = time_of(ClockId::Realtime);
         let boot = time_of(ClockId::Boottime);
-        Both { boot, wall, apart: boot.saturating_sub(before) }
+        ClockPair { boot, wall, apart: boot.saturating_sub(before) }
     };
-    let tries: [Both; 5] = std::array::from_fn(|_| look());
+    let tries: [ClockPair; 5] = std::array::from_fn(|_| look());
     tries.into_iter().fold(tries[0], |best, one| if one.apart < best.apart { one } else { best })
 }
 
@@ -127,7 +125,7 @@ fn time_of(clock: ClockId) -> Duration {
 }
 
 /// Judges whether the wall clock advanced like the other one. Slewing changes its rate by a tenth at most.
-pub(super) fn steady(elapsed: Elapsed) -> Finding {
+pub(super) fn steady(elapsed: ElapsedTime) -> Finding {
     const CODE: FindingCode = FindingCode::ClockSteady;
     let watched = format!("within {} ms", elapsed.boot.as_millis());
     let (difference, way) = match elapsed.wall {
@@ -152,8 +150,8 @@ mod tests {
     use super::*;
     use crate::documents::Verdict;
 
-    fn elapsed(boot_ms: u64, wall_ms: Option<u64>) -> Elapsed {
-        Elapsed {
+    fn elapsed(boot_ms: u64, wall_ms: Option<u64>) -> ElapsedTime {
+        ElapsedTime {
             boot: Duration::from_millis(boot_ms),
             wall: wall_ms.map(Duration::from_millis),
             apart: Duration::ZERO,
@@ -173,8 +171,8 @@ mod tests {
     #[test]
     fn clock_reset_to_1970_is_an_error() {
         let now = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        assert_eq!(set(Synchronised::Yes, now(60)).verdict, Verdict::Error);
-        assert_eq!(set(Synchronised::Yes, now(EARLIEST)).verdict, Verdict::Ok);
+        assert_eq!(set(ClockSync::Yes, now(60)).verdict, Verdict::Error);
+        assert_eq!(set(ClockSync::Yes, now(EARLIEST)).verdict, Verdict::Ok);
         assert_eq!(set(answer(true, "no\n"), now(EARLIEST)).verdict, Verdict::Warning);
         let unknown = set(answer(false, "yes\n"), now(EARLIEST));
         assert_eq!((unknown.verdict, unknown.remedy), (Verdict::NotChecked, None));

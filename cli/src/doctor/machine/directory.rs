@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 /// Observations of a directory.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct DirectoryState {
     /// Metadata; `None` if it does not exist yet.
-    there: Option<There>,
+    there: Option<PathMetadata>,
     /// Directory for the test file while it does not exist.
     place: PathBuf,
     /// User of this process.
@@ -21,7 +21,7 @@ pub(super) struct Reading {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct There {
+struct PathMetadata {
     is_directory: bool,
     mode: u32,
     owner: u32,
@@ -36,13 +36,13 @@ pub(super) fn place(directory: &Path) -> PathBuf {
 }
 
 /// Reads a directory, and creates an unnamed file in it for a moment.
-pub(super) fn read(directory: &Path, place: &Path) -> Reading {
-    let of = |found: Metadata| There {
+pub(super) fn read(directory: &Path, place: &Path) -> DirectoryState {
+    let of = |found: Metadata| PathMetadata {
         is_directory: found.is_dir(),
         mode: found.permissions().mode() & 0o7777,
         owner: found.uid(),
     };
-    Reading {
+    DirectoryState {
         there: directory.metadata().ok().map(of),
         place: place.to_owned(),
         user: geteuid().as_raw(),
@@ -51,7 +51,7 @@ pub(super) fn read(directory: &Path, place: &Path) -> Reading {
 }
 
 /// Judges the directory.
-pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
+pub(super) fn judge(about: &str, reading: &DirectoryState) -> Finding {
     const CODE: FindingCode = FindingCode::Directory;
     let place = reading.place.display();
     if reading.there.is_some_and(|there| !there.is_directory) {
@@ -106,27 +106,27 @@ mod tests {
     use super::*;
     use crate::documents::Verdict;
 
-    fn reading(there: Option<There>, written: io::Result<()>) -> Reading {
-        Reading { there, place: "/data".into(), user: 100, written }
+    fn reading(there: Option<PathMetadata>, written: io::Result<()>) -> DirectoryState {
+        DirectoryState { there, place: "/data".into(), user: 100, written }
     }
 
-    const PRIVATE: There = There { is_directory: true, mode: 0o700, owner: 100 };
+    const PRIVATE: PathMetadata = PathMetadata { is_directory: true, mode: 0o700, owner: 100 };
 
     #[test]
     fn readable_by_others_is_a_warning_and_unwritable_an_error() {
         let judged = |there, written| judge("/data", &reading(there, written)).verdict;
         assert_eq!(judged(Some(PRIVATE), Ok(())), Verdict::Ok);
         assert_eq!(judged(None, Ok(())), Verdict::Ok);
-        assert_eq!(judged(Some(There { mode: 0o755, ..PRIVATE }), Ok(())), Verdict::Warning);
+        assert_eq!(judged(Some(PathMetadata { mode: 0o755, ..PRIVATE }), Ok(())), Verdict::Warning);
         assert_eq!(
-            judged(Some(There { mode: 0o777, ..PRIVATE }), Ok(())),
+            judged(Some(PathMetadata { mode: 0o777, ..PRIVATE }), Ok(())),
             Verdict::Error,
             "everybody could put files there"
         );
-        assert_eq!(judged(Some(There { owner: 0, ..PRIVATE }), Ok(())), Verdict::Warning);
-        let everybodys = judge("/tmp", &reading(Some(There { mode: 0o1777, ..PRIVATE }), Ok(())));
+        assert_eq!(judged(Some(PathMetadata { owner: 0, ..PRIVATE }), Ok(())), Verdict::Warning);
+        let everybodys = judge("/tmp", &reading(Some(PathMetadata { mode: 0o1777, ..PRIVATE }), Ok(())));
         assert!(!everybodys.remedy.unwrap().contains("chmod"), "/tmp must stay as it is");
-        assert_eq!(judged(Some(There { is_directory: false, ..PRIVATE }), Ok(())), Verdict::Error);
+        assert_eq!(judged(Some(PathMetadata { is_directory: false, ..PRIVATE }), Ok(())), Verdict::Error);
         assert_eq!(judged(Some(PRIVATE), Err(io::ErrorKind::PermissionDenied.into())), Verdict::Error);
         let read_only = judge("/data", &reading(Some(PRIVATE), Err(io::ErrorKind::ReadOnlyFilesystem.into())));
         assert!(read_only.remedy.unwrap().contains("mount"), "{}", read_only.message);

@@ -103,13 +103,13 @@ fn one_write(file: &File, block: &[u8], offset: u64) -> io::Result<Duration> {
 }
 
 /// Judges the durations.
-pub(super) fn syncs(about: &str, kind: &file_system::Reading, took: io::Result<Vec<Duration>>) -> Finding {
+pub(super) fn syncs(about: &str, kind: &file_system::FileSystemState, took: io::Result<Vec<Duration>>) -> Finding {
     const CODE: FindingCode = FindingCode::DiskSync;
     let mut took = match took {
         Ok(took) => took,
         Err(error) => return Finding::not_checked(CODE, about, format!("latency of a sync: {error}")),
     };
-    if matches!(kind, file_system::Reading::Known(_, Kind::Memory)) {
+    if matches!(kind, file_system::FileSystemState::Known(_, Kind::Memory)) {
         return Finding::not_checked(CODE, about, "latency of a sync: there is no disk");
     }
     took.sort_unstable();
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::documents::Verdict;
 
-    const EXT4: file_system::Reading = file_system::Reading::Known("ext4", Kind::Disk);
+    const EXT4: file_system::FileSystemState = file_system::FileSystemState::Known("ext4", Kind::Disk);
 
     fn judged(half_us: u64, most_us: u64) -> Finding {
         let mut took = vec![Duration::from_micros(most_us); 3];
@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(finding.verdict, verdict, "{half} {most}: {}", finding.message);
         }
         assert!(judged(850, 12_340).message.contains("within 850 µs, 99 % within 12.3 ms"));
-        let memory = file_system::Reading::Known("tmpfs", Kind::Memory);
+        let memory = file_system::FileSystemState::Known("tmpfs", Kind::Memory);
         assert_eq!(syncs("/data", &memory, Ok(vec![Duration::ZERO])).verdict, Verdict::NotChecked);
         assert_eq!(syncs("/data", &EXT4, Ok(Vec::new())).verdict, Verdict::NotChecked);
         assert_eq!(syncs("/data", &EXT4, Err(io::ErrorKind::PermissionDenied.into())).verdict, Verdict::NotChecked);

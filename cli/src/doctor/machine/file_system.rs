@@ -22,7 +22,7 @@ pub(super) enum Kind {
 
 /// Observation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Reading {
+pub(super) enum FileSystemState {
     /// A file system known to this program.
     Known(&'static str, Kind),
     /// Another one, by its number.
@@ -61,38 +61,40 @@ const KNOWN: &[(u32, &str, Kind)] = &[
 ];
 
 /// Returns the file system of a directory.
-pub(super) fn read(place: &Path) -> Reading {
+pub(super) fn read(place: &Path) -> FileSystemState {
     #[cfg(target_os = "linux")]
     {
         // The type of the numbers differs between machines; 32 bits are significant.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         match rustix::fs::statfs(place) {
             Ok(told) => of(told.f_type as u32),
-            Err(error) => Reading::Unknown(error.to_string()),
+            Err(error) => FileSystemState::Unknown(error.to_string()),
         }
     }
     #[cfg(not(target_os = "linux"))]
     {
         let _ = place;
-        Reading::Unknown("checked on Linux only".to_owned())
+        FileSystemState::Unknown("checked on Linux only".to_owned())
     }
 }
 
-fn of(number: u32) -> Reading {
+fn of(number: u32) -> FileSystemState {
     let known = KNOWN.iter().find(|(known, ..)| *known == number);
-    known.map_or(Reading::Other(number), |(_, name, kind)| Reading::Known(name, *kind))
+    known.map_or(FileSystemState::Other(number), |(_, name, kind)| FileSystemState::Known(name, *kind))
 }
 
 /// Judges the file system.
-pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
+pub(super) fn judge(about: &str, reading: &FileSystemState) -> Finding {
     const CODE: FindingCode = FindingCode::FileSystem;
     let (name, kind) = match reading {
-        Reading::Known(name, kind) => (name, kind),
-        Reading::Other(number) => {
+        FileSystemState::Known(name, kind) => (name, kind),
+        FileSystemState::Other(number) => {
             let message = format!("file system {number:#x} is unknown: check that it keeps synced data");
             return Finding::not_checked(CODE, about, message);
         }
-        Reading::Unknown(why) => return Finding::not_checked(CODE, about, format!("type of file system: {why}")),
+        FileSystemState::Unknown(why) => {
+            return Finding::not_checked(CODE, about, format!("type of file system: {why}"));
+        }
     };
     let disk = "give a directory on a local disk with --data-dir";
     match kind {
@@ -144,7 +146,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn proc_is_rejected_for_data() {
-        assert_eq!(read(Path::new("/proc")), Reading::Other(0x9fa0));
-        assert!(matches!(read(Path::new("/proc/not-there")), Reading::Unknown(_)));
+        assert_eq!(read(Path::new("/proc")), FileSystemState::Other(0x9fa0));
+        assert!(matches!(read(Path::new("/proc/not-there")), FileSystemState::Unknown(_)));
     }
 }

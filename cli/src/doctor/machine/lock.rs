@@ -13,7 +13,7 @@ const LOCKS: &str = "/proc/locks";
 
 /// State of the lock.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum LockState {
     /// Never locked: the file does not exist.
     Never,
     /// Not locked.
@@ -25,17 +25,17 @@ pub(super) enum Reading {
 }
 
 /// Reads the locks of this machine.
-pub(super) fn read(directory: &Path) -> Reading {
+pub(super) fn read(directory: &Path) -> LockState {
     let file = directory.join(LOCK_FILE);
     let inode = match file.metadata() {
         Ok(found) => found.ino(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Reading::Never,
-        Err(error) => return Reading::Unknown(error),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return LockState::Never,
+        Err(error) => return LockState::Unknown(error),
     };
     let noted = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
     match std::fs::read_to_string(LOCKS) {
-        Ok(locks) => holder(&locks, inode, noted).map_or(Reading::Free, Reading::Held),
-        Err(error) => Reading::Unknown(error),
+        Ok(locks) => holder(&locks, inode, noted).map_or(LockState::Free, LockState::Held),
+        Err(error) => LockState::Unknown(error),
     }
 }
 
@@ -52,15 +52,15 @@ fn holder(locks: &str, inode: u64, noted: Option<u32>) -> Option<u32> {
 }
 
 /// Judges the lock: a directory in use is normal while its member runs.
-pub(super) fn judge(about: &str, reading: Reading) -> Finding {
+pub(super) fn judge(about: &str, reading: LockState) -> Finding {
     const CODE: FindingCode = FindingCode::DirectoryLock;
     match reading {
-        Reading::Never => Finding::ok(CODE, about, "unused so far"),
-        Reading::Free => Finding::ok(CODE, about, "no process of this machine uses it"),
-        Reading::Held(process) => {
+        LockState::Never => Finding::ok(CODE, about, "unused so far"),
+        LockState::Free => Finding::ok(CODE, about, "no process of this machine uses it"),
+        LockState::Held(process) => {
             Finding::ok(CODE, about, format!("process {process} uses it: a second process would be refused"))
         }
-        Reading::Unknown(error) => Finding::not_checked(CODE, about, format!("process that uses it: {error}")),
+        LockState::Unknown(error) => Finding::not_checked(CODE, about, format!("process that uses it: {error}")),
     }
 }
 
@@ -84,13 +84,13 @@ mod tests {
     fn held_lock_is_reported_without_touching_it() {
         use rustix::fs::{FlockOperation, flock};
         let directory = tempfile::tempdir().unwrap();
-        assert!(matches!(read(directory.path()), Reading::Never));
+        assert!(matches!(read(directory.path()), LockState::Never));
         let path = directory.path().join(LOCK_FILE);
         std::fs::write(&path, format!("{}\n", std::process::id())).unwrap();
-        assert!(matches!(read(directory.path()), Reading::Free));
+        assert!(matches!(read(directory.path()), LockState::Free));
         let file = std::fs::File::open(&path).unwrap();
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
         let seen = read(directory.path());
-        assert!(matches!(seen, Reading::Held(process) if process == std::process::id()), "{seen:?}");
+        assert!(matches!(seen, LockState::Held(process) if process == std::process::id()), "{seen:?}");
     }
 }

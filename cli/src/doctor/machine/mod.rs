@@ -58,7 +58,7 @@ fn data(data_dir: &Path) -> (Vec<Finding>, bool) {
     let about = data_dir.display().to_string();
     let place = directory::place(data_dir);
     let lock = lock::read(data_dir);
-    let unused = matches!(lock, lock::Reading::Never | lock::Reading::Free);
+    let unused = matches!(lock, lock::LockState::Never | lock::LockState::Free);
     let mut findings = vec![directory::judge(&about, &directory::read(data_dir, &place)), lock::judge(&about, lock)];
     let kind = file_system::read(&place);
     findings.push(file_system::judge(&about, &kind));

@@ -15,7 +15,7 @@ const ASKED: Duration = Duration::from_secs(2);
 
 /// Observation at an address.
 #[derive(Debug)]
-enum Reading {
+enum PortState {
     /// No listener.
     Free,
     /// A member, as `node/athens`.
@@ -40,22 +40,22 @@ pub(super) async fn look(target: &Target, unused: Option<&str>) -> Vec<Finding> 
     let (mut beside, mut unasked): (Option<String>, Option<String>) = (None, None);
     for (flag, address) in &target.listen {
         let reading = match (TcpListener::bind(address), *flag, &beside) {
-            (Ok(_), ..) => Reading::Free,
-            (Err(error), ..) if error.kind() != io::ErrorKind::AddrInUse => Reading::Refused(error),
+            (Ok(_), ..) => PortState::Free,
+            (Err(error), ..) if error.kind() != io::ErrorKind::AddrInUse => PortState::Refused(error),
             (Err(_), "listen", _) => match (ask(target, *address).await, unused) {
-                (Reading::Member(member), Some(unused)) => Reading::OfAnotherDirectory(member, unused.to_owned()),
+                (PortState::Member(member), Some(unused)) => PortState::OfAnotherDirectory(member, unused.to_owned()),
                 (reading, _) => reading,
             },
-            (Err(_), _, Some(member)) => Reading::Beside(member.clone()),
-            (Err(_), _, None) if unasked.is_some() => Reading::Unasked(unasked.clone().unwrap_or_default()),
-            (Err(_), _, None) => Reading::Stranger("the expected member is not running".to_owned()),
+            (Err(_), _, Some(member)) => PortState::Beside(member.clone()),
+            (Err(_), _, None) if unasked.is_some() => PortState::Unasked(unasked.clone().unwrap_or_default()),
+            (Err(_), _, None) => PortState::Stranger("the expected member is not running".to_owned()),
         };
-        if let Reading::Member(member) = &reading
+        if let PortState::Member(member) = &reading
             && target.member.as_ref().is_none_or(|expected| expected == member)
         {
             beside = Some(member.clone());
         }
-        if let Reading::Unasked(why) = &reading {
+        if let PortState::Unasked(why) = &reading {
             unasked = Some(why.clone());
         }
         findings.push(judge(flag, *address, &reading, target.member.as_deref()));
@@ -64,7 +64,7 @@ pub(super) async fn look(target: &Target, unused: Option<&str>) -> Vec<Finding> 
 }
 
 /// Identifies the listening process.
-async fn ask(target: &Target, address: SocketAddr) -> Reading {
+async fn ask(target: &Target, address: SocketAddr) -> PortState {
     let host = match address.ip() {
         ip if !ip.is_unspecified() => ip,
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -74,16 +74,16 @@ async fn ask(target: &Target, address: SocketAddr) -> Reading {
     let transport = match connect::transport(&target.connection) {
         Ok(transport) => transport,
         // Faulty credentials are a separate finding, and do not identify the listener.
-        Err(_) => return Reading::Unasked("these credentials cannot be used".to_owned()),
+        Err(_) => return PortState::Unasked("these credentials cannot be used".to_owned()),
     };
     // The credentials of a node have no right to its counters, but suffice to see the presented certificate.
     if transport.tls().is_some() {
         return match shown_at(&transport, &address).await {
             Ok(certificate) => certificate.identity.map_or_else(
-                || Reading::Stranger(format!("its certificate is of {}", certificate.holder)),
-                Reading::Member,
+                || PortState::Stranger(format!("its certificate is of {}", certificate.holder)),
+                PortState::Member,
             ),
-            Err(why) => Reading::Stranger(why),
+            Err(why) => PortState::Stranger(why),
         };
     }
     let stats = match Admin::with_transport(vec![address.clone()], ASKED, transport) {
@@ -91,42 +91,42 @@ async fn ask(target: &Target, address: SocketAddr) -> Reading {
         Err(error) => Err(error),
     };
     match stats {
-        Ok(stats) => Reading::Member(member_of(&stats.node)),
-        Err(error) => Reading::Stranger(error.to_string()),
+        Ok(stats) => PortState::Member(member_of(&stats.node)),
+        Err(error) => PortState::Stranger(error.to_string()),
     }
 }
 
 /// Judges the listener at an address. `expected` is the member of this machine, present or future.
-fn judge(flag: &str, address: SocketAddr, reading: &Reading, expected: Option<&str>) -> Finding {
+fn judge(flag: &str, address: SocketAddr, reading: &PortState, expected: Option<&str>) -> Finding {
     const CODE: FindingCode = FindingCode::Port;
     let about = address.to_string();
     let other = crate::serve::other_address(&format!("--{flag}"));
     match reading {
-        Reading::Free if address.port() == 0 => Finding::ok(CODE, &about, "the system chooses a free port"),
-        Reading::Free => Finding::ok(CODE, &about, "the port is free"),
-        Reading::Member(member) if expected.is_none_or(|expected| expected == member) => {
+        PortState::Free if address.port() == 0 => Finding::ok(CODE, &about, "the system chooses a free port"),
+        PortState::Free => Finding::ok(CODE, &about, "the port is free"),
+        PortState::Member(member) if expected.is_none_or(|expected| expected == member) => {
             Finding::ok(CODE, &about, format!("{member} of archon listens there"))
         }
-        Reading::Member(member) => {
+        PortState::Member(member) => {
             let expected = expected.unwrap_or("the member");
             Finding::error(CODE, &about, format!("{member} listens there instead of {expected}"), other)
         }
-        Reading::OfAnotherDirectory(member, unused) => {
+        PortState::OfAnotherDirectory(member, unused) => {
             let message = format!(
                 "{member} listens there, and no process uses {unused}: a member started with that directory could not \
                  listen there"
             );
             Finding::error(CODE, &about, message, format!("{other}; or give the directory of {member} with --data-dir"))
         }
-        Reading::Beside(member) => {
+        PortState::Beside(member) => {
             Finding::ok(CODE, &about, format!("a process listens there, probably {member} (--{flag})"))
         }
-        Reading::Unasked(why) => Finding::not_checked(CODE, &about, format!("process that listens there: {why}")),
-        Reading::Stranger(why) => {
+        PortState::Unasked(why) => Finding::not_checked(CODE, &about, format!("process that listens there: {why}")),
+        PortState::Stranger(why) => {
             let message = format!("a process listens there that is not a member of a cluster: {why}");
             Finding::error(CODE, &about, message, other)
         }
-        Reading::Refused(error) => {
+        PortState::Refused(error) => {
             let remedy = match error.kind() {
                 io::ErrorKind::AddrNotAvailable => {
                     "listen on an address of this machine (`ip address`); give the address for other members with \
@@ -148,33 +148,33 @@ mod tests {
     use super::*;
     use crate::documents::Verdict;
 
-    fn judged(reading: &Reading, expected: Option<&str>) -> Finding {
+    fn judged(reading: &PortState, expected: Option<&str>) -> Finding {
         judge("listen", "127.0.0.1:7201".parse().unwrap(), reading, expected)
     }
 
     #[test]
     fn port_is_free_or_used_by_the_member_or_by_another_process() {
-        let member = || Reading::Member("node/athens".to_owned());
-        assert_eq!(judged(&Reading::Free, None).verdict, Verdict::Ok);
+        let member = || PortState::Member("node/athens".to_owned());
+        assert_eq!(judged(&PortState::Free, None).verdict, Verdict::Ok);
         assert_eq!(judged(&member(), None).verdict, Verdict::Ok);
         assert_eq!(judged(&member(), Some("node/athens")).verdict, Verdict::Ok);
         assert_eq!(judged(&member(), Some("node/delos")).verdict, Verdict::Error);
-        let of_another = Reading::OfAnotherDirectory("node/athens".to_owned(), "/data/new".to_owned());
+        let of_another = PortState::OfAnotherDirectory("node/athens".to_owned(), "/data/new".to_owned());
         let of_another = judged(&of_another, Some("node/athens"));
         assert!(
             of_another.verdict == Verdict::Error && of_another.message.contains("/data/new"),
             "{}",
             of_another.message
         );
-        let stranger = judged(&Reading::Stranger("no".to_owned()), None);
+        let stranger = judged(&PortState::Stranger("no".to_owned()), None);
         assert_eq!(stranger.verdict, Verdict::Error);
         assert!(stranger.remedy.unwrap().contains("another --listen address"));
-        let unasked = judged(&Reading::Unasked("these credentials cannot be used".to_owned()), Some("node/athens"));
+        let unasked = judged(&PortState::Unasked("these credentials cannot be used".to_owned()), Some("node/athens"));
         assert!(
             unasked.verdict == Verdict::NotChecked && unasked.remedy.is_none(),
             "a healthy member was to be stopped"
         );
-        let elsewhere = judged(&Reading::Refused(io::ErrorKind::AddrNotAvailable.into()), None);
+        let elsewhere = judged(&PortState::Refused(io::ErrorKind::AddrNotAvailable.into()), None);
         assert!(elsewhere.verdict == Verdict::Error && elsewhere.remedy.unwrap().contains("--advertise"));
     }
 }

@@ -6,7 +6,7 @@ mod json_rows;
 mod quotes;
 mod read;
 
-pub(crate) use read::{Bad, Rows, open};
+pub(crate) use read::{InvalidLine, Rows, open};
 
 use crate::args::RowFormat;
 use crate::documents::ValueText;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     /// Returns all rows, or the first invalid line.
-    fn read_back(format: RowFormat, text: Vec<u8>) -> Result<Vec<Row>, Bad> {
+    fn read_back(format: RowFormat, text: Vec<u8>) -> Result<Vec<Row>, InvalidLine> {
         Rows::new(format, io::Cursor::new(text)).map(|row| row.map(|(_, row)| row)).collect()
     }
 

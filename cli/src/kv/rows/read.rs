@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 /// Invalid line.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Bad {
+pub(crate) struct InvalidLine {
     /// Number, from 1.
     pub(crate) line: u64,
     /// Fault of the line.
@@ -17,21 +17,21 @@ pub(crate) struct Bad {
 
 /// Rows of a file, each with the line on which it begins. The first invalid row ends the iteration.
 pub(crate) struct Rows<R> {
-    from: From<Begun<R>>,
+    from: RowSource<PeekedFile<R>>,
     over: bool,
 }
 
 /// A file whose first bytes were read already.
-type Begun<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
+type PeekedFile<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
-enum From<R> {
+enum RowSource<R> {
     Json {
         file: BufReader<R>,
         line: u64,
     },
     Csv(Box<CsvRows<R>>),
     /// The header is missing or invalid.
-    Bad(Option<Bad>),
+    Bad(Option<InvalidLine>),
 }
 
 impl<R: Read> Rows<R> {
@@ -40,14 +40,14 @@ impl<R: Read> Rows<R> {
         let read = file.by_ref().take(BEGIN_BYTES as u64).read_to_end(&mut begin);
         let problem = read.err().map(|error| format!("it cannot be read: {error}"));
         if let Some(why) = problem.or_else(|| utf16_problem(&begin).map(str::to_owned)) {
-            return Self { from: From::Bad(Some(Bad { line: 1, why })), over: false };
+            return Self { from: RowSource::Bad(Some(InvalidLine { line: 1, why })), over: false };
         }
         let file = io::Cursor::new(begin).chain(file);
         let from = match format {
-            RowFormat::Jsonl => From::Json { file: BufReader::new(file), line: 0 },
+            RowFormat::Jsonl => RowSource::Json { file: BufReader::new(file), line: 0 },
             RowFormat::Csv => match CsvRows::new(file) {
-                Ok(rows) => From::Csv(Box::new(rows)),
-                Err((line, why)) => From::Bad(Some(Bad { line, why })),
+                Ok(rows) => RowSource::Csv(Box::new(rows)),
+                Err((line, why)) => RowSource::Bad(Some(InvalidLine { line, why })),
             },
         };
         Self { from, over: false }
@@ -55,19 +55,19 @@ impl<R: Read> Rows<R> {
 }
 
 impl<R: Read> Iterator for Rows<R> {
-    type Item = Result<(u64, Row), Bad>;
+    type Item = Result<(u64, Row), InvalidLine>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.over {
             return None;
         }
         let found = match &mut self.from {
-            From::Json { file, line } => next_line(file, line).map(|row| (*line, row)),
-            From::Csv(rows) => rows.next(),
-            From::Bad(bad) => bad.take().map(|bad| (bad.line, Err(bad.why))),
+            RowSource::Json { file, line } => next_line(file, line).map(|row| (*line, row)),
+            RowSource::Csv(rows) => rows.next(),
+            RowSource::Bad(bad) => bad.take().map(|bad| (bad.line, Err(bad.why))),
         };
         self.over = !matches!(found, Some((_, Ok(_))));
-        found.map(|(line, row)| row.map(|row| (line, row)).map_err(|why| Bad { line, why }))
+        found.map(|(line, row)| row.map(|row| (line, row)).map_err(|why| InvalidLine { line, why }))
     }
 }
 

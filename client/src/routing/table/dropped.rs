@@ -2,7 +2,7 @@
 //! another table, and callers that relied on data in the first one must learn that it was dropped.
 
 use super::TableCache;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use archon_types::{ErrorDetail, ErrorKind, Version};
 use std::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ impl TableCache {
 
     /// Records that the table was dropped. Waiting callers get the error immediately, and a later caller that opens
     /// the name gets the table that has it then.
-    pub(crate) fn note_dropped(&self, shared: &Shared) {
+    pub(crate) fn note_dropped(&self, shared: &ClientState) {
         if !self.dropped.swap(true, Ordering::AcqRel) {
             tracing::debug!(table = self.name, "the table was dropped");
             shared.forget_table(&self.name, self);

@@ -2,13 +2,13 @@
 
 use super::PIECES_MAX;
 use super::dropped::says_dropped;
-use crate::shared::Shared;
+use crate::state::ClientState;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::{check_address, cluster_id, generation_key};
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_security::{Expected, is_refused_for_good};
-use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, GenerationKey, TableDelta, TablePiece, Version};
+use archon_security::{ExpectedPeer, is_refused_for_good};
+use archon_types::{Assembly, AssemblyResult, ErrorDetail, ErrorKind, GenerationKey, TableDelta, TablePiece, Version};
 use futures::stream::{FuturesUnordered, StreamExt};
 use rand::seq::SliceRandom;
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ const ANSWERS_ENOUGH: usize = 3;
 const COORDINATORS_MAX: usize = 64;
 
 /// A server's validated answer.
-pub(super) struct Fetched {
+pub(super) struct ServerAnswer {
     pub(super) delta: TableDelta,
     /// Key of the server's generation.
     pub(super) generation_key: GenerationKey,
@@ -49,17 +49,17 @@ pub(super) fn shuffled(mut first: Vec<String>, mut second: Vec<String>) -> Vec<S
 /// Asks one source after the other, the next as soon as one fails or is slow, until an answer has version `at_least`
 /// or several answers do not. Returns the newest answer.
 pub(super) async fn fetch_any(
-    shared: &Shared,
+    shared: &ClientState,
     name: &str,
     since: Version,
     at_least: Version,
     sources: Vec<String>,
-) -> Result<Fetched, ErrorDetail> {
+) -> Result<ServerAnswer, ErrorDetail> {
     let mut tried = sources.clone();
     let mut waiting = VecDeque::from(sources);
     let mut running = FuturesUnordered::new();
     let mut failure: Option<ErrorDetail> = None;
-    let mut best: Option<Fetched> = None;
+    let mut best: Option<ServerAnswer> = None;
     let mut answers = 0;
     loop {
         if running.is_empty() && waiting.is_empty() {
@@ -132,20 +132,25 @@ fn weight(detail: &ErrorDetail) -> u8 {
     }
 }
 
-async fn fetch_owned(shared: &Shared, source: String, name: &str, since: Version) -> Result<Fetched, ErrorDetail> {
+async fn fetch_owned(
+    shared: &ClientState,
+    source: String,
+    name: &str,
+    since: Version,
+) -> Result<ServerAnswer, ErrorDetail> {
     fetch(shared, &source, name, since, Duration::ZERO, FETCH_TIMEOUT).await
 }
 
 /// Fetches a table's changes from one source, in any number of pieces.
 pub(super) async fn fetch(
-    shared: &Shared,
+    shared: &ClientState,
     source: &str,
     name: &str,
     since: Version,
     wait: Duration,
     limit: Duration,
-) -> Result<Fetched, ErrorDetail> {
-    let channel = shared.links.channel(source, Expected::Servers)?;
+) -> Result<ServerAnswer, ErrorDetail> {
+    let channel = shared.links.channel(source, ExpectedPeer::Servers)?;
     let mut client = TableClient::new(channel);
     let mut request = v1::GetTableRequest {
         cluster: shared.cluster_ref(),
@@ -163,12 +168,12 @@ pub(super) async fn fetch(
             return Err(ErrorDetail::new(ErrorKind::Internal, message));
         }
         match Assembly::take(&mut held, piece) {
-            Assembled::Whole(delta) => {
+            AssemblyResult::Whole(delta) => {
                 let decides = shared.via.is_some() || shared.coordinators().iter().any(|address| address == source);
-                return Ok(Fetched { delta, generation_key, decides });
+                return Ok(ServerAnswer { delta, generation_key, decides });
             }
-            Assembled::More(next) => (request.from, request.wait_ms, limit) = (next, 0, FETCH_TIMEOUT),
-            Assembled::Gap => {
+            AssemblyResult::More(next) => (request.from, request.wait_ms, limit) = (next, 0, FETCH_TIMEOUT),
+            AssemblyResult::Gap => {
                 let message = format!("{source} sent pieces of table {name:?} that do not go together");
                 return Err(ErrorDetail::new(ErrorKind::Internal, message));
             }
@@ -180,7 +185,7 @@ pub(super) async fn fetch(
 
 /// Fetches one piece of a table, and the key of the sender's generation.
 async fn fetch_piece(
-    shared: &Shared,
+    shared: &ClientState,
     client: &mut TableClient<TracedChannel>,
     source: &str,
     request: v1::GetTableRequest,

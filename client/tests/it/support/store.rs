@@ -3,7 +3,7 @@
 use archon_proto::convert::kv::TaggedOp;
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, Change, Check, ClientId, KeyRange, Op, OpId, PartitionId, Revision, ScanOrder, Stored, Write,
+    Answer, Change, Check, ClientId, KeyRange, Op, OpId, PartitionId, Revision, ScanOrder, StoredValue, Write,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -46,7 +46,7 @@ impl Store {
     fn apply(&mut self, op: &Op, partition: PartitionId) -> Answer {
         match op {
             Op::Get { key } => {
-                Answer::Value(self.rows.get(key).map(|(value, revision)| Stored::new(value.clone(), *revision)))
+                Answer::Value(self.rows.get(key).map(|(value, revision)| StoredValue::new(value.clone(), *revision)))
             }
             Op::Put { key, value } => Answer::Written { revision: self.write(key, value.clone(), partition) },
             Op::Delete { key } => Answer::Deleted { existed: self.rows.remove(key).is_some() },
@@ -75,7 +75,7 @@ impl Store {
                 }
             }
             Op::GetMany(many) => {
-                let stored = |(value, revision): &(Bytes, Revision)| Stored::new(value.clone(), *revision);
+                let stored = |(value, revision): &(Bytes, Revision)| StoredValue::new(value.clone(), *revision);
                 Answer::Values(many.keys().iter().map(|key| self.rows.get(key).map(stored)).collect())
             }
             Op::Transaction(transaction) => {

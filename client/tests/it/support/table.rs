@@ -1,8 +1,8 @@
 //! Partition tables of a fake cluster.
 
 use archon_types::{
-    Epoch, Holds, KeyRange, Keys, Node, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
-    ReplicaState, Table, TableDelta, TableId, Version,
+    Epoch, KeyRange, Keys, Node, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
+    Table, TableContent, TableDelta, TableId, Version,
 };
 
 pub(crate) fn delta(
@@ -45,7 +45,7 @@ pub(crate) fn delta(
             name: "default".into(),
             keys: Keys::Hash { partitions },
             replication: 1,
-            holds: Holds::Data,
+            holds: TableContent::Data,
             version: Version::new(1),
         },
         since: Version::ZERO,

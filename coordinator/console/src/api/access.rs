@@ -3,7 +3,7 @@
 use super::asker::Asker;
 use super::extract::{Body, Query};
 use crate::error::ApiError;
-use archon_client::{AccessChanged, AccessSummary, ErrorKind, Right, Word};
+use archon_client::{AccessChanged, AccessSummary, ErrorKind, OpenEnum, Right};
 use axum::Json;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub(crate) struct AccessFilter {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RightChange {
     /// The right; `write` includes `read`. `own` is a right of a participant to one lease table.
-    right: Word<Right>,
+    right: OpenEnum<Right>,
     /// The name in the certificate of the client; of the participant if the right is `own`.
     client: Option<String>,
     /// Every client instead of one; every participant if the right is `own`.

@@ -1,7 +1,7 @@
 //! Callers of operations and their rights. All access to the cluster goes through [`Asker`], so every call is
 //! authorized.
 
-use crate::api::shared::Shared;
+use crate::api::console_state::ConsoleState;
 use crate::error::ApiError;
 use crate::guard::{check_role, forbidden};
 use archon_client::{Admin, Client, ErrorKind, Right};
@@ -14,13 +14,13 @@ use std::convert::Infallible;
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     caller: Caller,
-    shared: Shared,
+    shared: ConsoleState,
 }
 
-impl FromRequestParts<Shared> for Asker {
+impl FromRequestParts<ConsoleState> for Asker {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, shared: &ConsoleState) -> Result<Self, Infallible> {
         let caller = parts.extensions.get::<Caller>().cloned().unwrap_or(Caller::NOBODY);
         Ok(Self { caller, shared: shared.clone() })
     }
@@ -33,7 +33,7 @@ impl Asker {
     }
 
     /// Returns the state shared by all requests.
-    pub(crate) const fn shared(&self) -> &Shared {
+    pub(crate) const fn shared(&self) -> &ConsoleState {
         &self.shared
     }
 

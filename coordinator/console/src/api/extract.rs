@@ -4,7 +4,7 @@
 //! room.
 
 use crate::api::body_room::{BodyRoom, BodyShare, LARGE_BYTES_MAX, Room, SMALL_BYTES_MAX};
-use crate::api::shared::Shared;
+use crate::api::console_state::ConsoleState;
 use crate::error::{ApiError, STAMP_HEADER};
 use archon_client::{ErrorKind, WriteName};
 use archon_security::Caller;
@@ -85,7 +85,7 @@ impl UnreadBody {
 
 /// A body that the handler can read.
 #[derive(Clone, Debug)]
-struct Readable {
+struct ReadableBody {
     unread: Option<UnreadBody>,
     room: BodyRoom,
     from: IpAddr,
@@ -93,8 +93,8 @@ struct Readable {
     headers: HeaderMap,
 }
 
-impl Readable {
-    fn of(parts: &Parts, shared: &Shared) -> Self {
+impl ReadableBody {
+    fn of(parts: &Parts, shared: &ConsoleState) -> Self {
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let (unread, headers) = (parts.extensions.get::<UnreadBody>().cloned(), parts.headers.clone());
         let from = parts.extensions.get::<Caller>().map_or(Caller::NOBODY.from, |caller| caller.from);
@@ -113,7 +113,7 @@ impl Readable {
 }
 
 /// A JSON body.
-pub(crate) struct Body<T>(Readable, PhantomData<fn() -> T>);
+pub(crate) struct Body<T>(ReadableBody, PhantomData<fn() -> T>);
 
 /// The query of the URL.
 pub(crate) struct Query<T>(pub(crate) T);
@@ -122,7 +122,7 @@ pub(crate) struct Query<T>(pub(crate) T);
 pub(crate) struct Path<T>(pub(crate) T);
 
 /// A raw body.
-pub(crate) struct Octets(Readable);
+pub(crate) struct Octets(ReadableBody);
 
 impl Octets {
     /// Reads the body. The role of the caller is checked before.
@@ -137,10 +137,10 @@ impl Octets {
 /// The ETag of a value that the caller has.
 pub(crate) struct KnownTag(pub(crate) Option<String>);
 
-impl FromRequestParts<Shared> for KnownTag {
+impl FromRequestParts<ConsoleState> for KnownTag {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &ConsoleState) -> Result<Self, ApiError> {
         Ok(Self(parts.headers.get(IF_NONE_MATCH).and_then(|tag| tag.to_str().ok()).map(str::to_owned)))
     }
 }
@@ -154,12 +154,12 @@ impl KnownTag {
 }
 
 /// A request without conditions: ignoring one would violate the caller's intent.
-pub(crate) struct Unconditional;
+pub(crate) struct UnconditionalRequest;
 
-impl FromRequestParts<Shared> for Unconditional {
+impl FromRequestParts<ConsoleState> for UnconditionalRequest {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &ConsoleState) -> Result<Self, ApiError> {
         if [IF_MATCH, IF_NONE_MATCH].iter().any(|name| parts.headers.contains_key(name)) {
             let why = "a deletion has no condition: omit If-Match and If-None-Match";
             return Err(ApiError::new(ErrorKind::InvalidArgument, why));
@@ -169,9 +169,9 @@ impl FromRequestParts<Shared> for Unconditional {
 }
 
 /// The name of a write, if its caller gives one.
-pub(crate) struct Named(pub(crate) Option<WriteName>);
+pub(crate) struct RequestName(pub(crate) Option<WriteName>);
 
-impl Named {
+impl RequestName {
     /// Reads the name from the headers: `Archon-Operation: CLIENT/NUMBER`, and `Archon-Stamp-Ms`.
     ///
     /// # Errors
@@ -193,10 +193,10 @@ impl Named {
     }
 }
 
-impl FromRequestParts<Shared> for Named {
+impl FromRequestParts<ConsoleState> for RequestName {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &ConsoleState) -> Result<Self, ApiError> {
         Self::of(&parts.headers)
     }
 }
@@ -241,19 +241,19 @@ impl<T: DeserializeOwned> Body<T> {
     }
 }
 
-impl<T> FromRequestParts<Shared> for Body<T> {
+impl<T> FromRequestParts<ConsoleState> for Body<T> {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Infallible> {
-        Ok(Self(Readable::of(parts, shared), PhantomData))
+    async fn from_request_parts(parts: &mut Parts, shared: &ConsoleState) -> Result<Self, Infallible> {
+        Ok(Self(ReadableBody::of(parts, shared), PhantomData))
     }
 }
 
-impl FromRequestParts<Shared> for Octets {
+impl FromRequestParts<ConsoleState> for Octets {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Infallible> {
-        Ok(Self(Readable::of(parts, shared)))
+    async fn from_request_parts(parts: &mut Parts, shared: &ConsoleState) -> Result<Self, Infallible> {
+        Ok(Self(ReadableBody::of(parts, shared)))
     }
 }
 
@@ -306,7 +306,9 @@ mod tests {
     fn stamp_needs_a_name_and_names_have_a_form() {
         let named = |pairs: &[(&'static str, &'static str)]| {
             let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
-            Named::of(&HeaderMap::from_iter(pairs)).map(|named| named.0).map_err(|error| error.message().to_owned())
+            RequestName::of(&HeaderMap::from_iter(pairs))
+                .map(|named| named.0)
+                .map_err(|error| error.message().to_owned())
         };
         let name = "6fa459ea-ee8a-4ca4-894e-db77e160355e/17";
         let parsed: WriteName = name.parse().unwrap();

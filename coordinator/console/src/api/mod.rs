@@ -4,6 +4,7 @@ mod access;
 mod asker;
 pub(crate) mod body_room;
 mod cluster;
+pub(crate) mod console_state;
 mod extract;
 mod key_path;
 mod nodes;
@@ -15,11 +16,10 @@ mod paths;
 mod rebalance;
 mod rows;
 mod scan_query;
-pub(crate) mod shared;
 mod tables;
 
 use crate::api::body_room::BodyRoom;
-use crate::api::shared::Shared;
+use crate::api::console_state::ConsoleState;
 use crate::cluster::Cluster;
 use crate::error::ApiError;
 use crate::{feed, guard, page};
@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Builds the router of a console.
 pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
-    let shared = Shared { cluster, stop, bodies: BodyRoom::default() };
+    let shared = ConsoleState { cluster, stop, bodies: BodyRoom::default() };
     let (operations, description) = operations().into_parts();
     let described = move || async move { Json(description) };
     let api = operations
@@ -128,7 +128,7 @@ async fn end_line(request: Request, next: Next) -> Response {
 }
 
 /// Checks the origin of every request first, and sets headers of every response.
-async fn check_origin(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+async fn check_origin(State(shared): State<ConsoleState>, request: Request, next: Next) -> Response {
     let checked = guard::check_origin(request.method(), request.uri(), request.headers(), shared.is_encrypted());
     // Handlers read the body after they have authorized the caller; its room is held until they have answered.
     let (mut parts, body) = request.into_parts();

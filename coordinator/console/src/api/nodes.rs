@@ -10,14 +10,14 @@ use serde::Deserialize;
 
 /// Node of the operation.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Named {
+pub(crate) struct NodePath {
     /// The node's name.
     name: String,
 }
 
 /// Node and order.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Ordered {
+pub(crate) struct NodeOrderPath {
     /// The node's name.
     name: String,
     /// The order.
@@ -41,23 +41,23 @@ enum Order {
 /// An object without fields.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Empty {}
+pub(crate) struct EmptyObject {}
 
 pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<NodeSummary>>, ApiError> {
     Ok(Json(asker.reader("ListNodes")?.list_nodes().await?))
 }
 
-pub(crate) async fn check(asker: Asker, Path(node): Path<Named>) -> Result<Json<NodeCheck>, ApiError> {
+pub(crate) async fn check(asker: Asker, Path(node): Path<NodePath>) -> Result<Json<NodeCheck>, ApiError> {
     Ok(Json(asker.admin("CheckNode")?.check_node(&node.name).await?))
 }
 
 pub(crate) async fn order(
     asker: Asker,
-    Path(asked): Path<Ordered>,
-    body: Body<Empty>,
+    Path(asked): Path<NodeOrderPath>,
+    body: Body<EmptyObject>,
 ) -> Result<Json<NodeCheck>, ApiError> {
     let admin = asker.admin("SetNode")?;
-    let Empty {} = body.read().await?;
+    let EmptyObject {} = body.read().await?;
     let found = admin.check_node(&asked.name).await?;
     let obstacles = &found.drain.obstacles;
     if matches!(asked.order, Order::Drain) && found.node.goal != NodeGoal::Drain && !obstacles.is_empty() {

@@ -1,7 +1,7 @@
 //! OpenAPI descriptions of operations, derived from the types of their handlers, so that they always match.
 
 use super::asker::Asker;
-use super::extract::{Body, KnownTag, Named, Octets, Path, Query, Unconditional};
+use super::extract::{Body, KnownTag, Octets, Path, Query, RequestName, UnconditionalRequest};
 use crate::error::ApiError;
 use archon_types::limits::VALUE_BYTES_MAX;
 use axum::Json;
@@ -105,12 +105,12 @@ pub(super) trait Answers<Takes> {
 }
 
 /// An argument of a handler.
-pub(super) trait Taken {
+pub(super) trait HandlerArgument {
     fn describe(generator: &mut SchemaGenerator, description: &mut Description);
 }
 
 /// A result of a handler.
-pub(super) trait Answered {
+pub(super) trait HandlerResult {
     fn describe(generator: &mut SchemaGenerator) -> Value;
 }
 
@@ -120,8 +120,8 @@ macro_rules! answers {
         where
             F: Fn($($taken),*) -> Answering,
             Answering: Future<Output = Result<Answer, ApiError>>,
-            Answer: Answered,
-            $($taken: Taken),*
+            Answer: HandlerResult,
+            $($taken: HandlerArgument),*
         {
             fn describe(generator: &mut SchemaGenerator, description: &mut Description) {
                 $($taken::describe(generator, description);)*
@@ -136,30 +136,30 @@ answers!(A, B);
 answers!(A, B, C);
 answers!(A, B, C, D);
 
-impl Taken for Asker {
+impl HandlerArgument for Asker {
     fn describe(_: &mut SchemaGenerator, _: &mut Description) {}
 }
 
-impl<T: JsonSchema> Taken for Path<T> {
+impl<T: JsonSchema> HandlerArgument for Path<T> {
     fn describe(generator: &mut SchemaGenerator, description: &mut Description) {
         description.add_parameters("path", &T::json_schema(generator));
     }
 }
 
-impl<T: JsonSchema> Taken for Query<T> {
+impl<T: JsonSchema> HandlerArgument for Query<T> {
     fn describe(generator: &mut SchemaGenerator, description: &mut Description) {
         description.add_parameters("query", &T::json_schema(generator));
     }
 }
 
-impl<T: JsonSchema> Taken for Body<T> {
+impl<T: JsonSchema> HandlerArgument for Body<T> {
     fn describe(generator: &mut SchemaGenerator, description: &mut Description) {
         description.body = Some(in_json::<T>(generator));
     }
 }
 
 /// The raw value of a row.
-impl Taken for Octets {
+impl HandlerArgument for Octets {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         let value = json!({ "type": "string", "format": "binary", "maxLength": VALUE_BYTES_MAX });
         description.body = Some(json!({ "application/octet-stream": { "schema": value } }));
@@ -167,7 +167,7 @@ impl Taken for Octets {
 }
 
 /// Allows the caller to skip a known value.
-impl Taken for KnownTag {
+impl HandlerArgument for KnownTag {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         let says = "The ETag of a value that the caller has; the answer is 304 if it is still current.";
         let schema = json!({ "type": "string" });
@@ -178,12 +178,12 @@ impl Taken for KnownTag {
 }
 
 /// Conditions are rejected, so the description has none.
-impl Taken for Unconditional {
+impl HandlerArgument for UnconditionalRequest {
     fn describe(_: &mut SchemaGenerator, _: &mut Description) {}
 }
 
 /// Only the headers for rows are relevant.
-impl Taken for HeaderMap {
+impl HandlerArgument for HeaderMap {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         description.add_headers(&[
             ("If-Match", "The required ETag of the current value."),
@@ -195,7 +195,7 @@ impl Taken for HeaderMap {
 }
 
 /// Names a write, so that its repetition has no second effect.
-impl Taken for Named {
+impl HandlerArgument for RequestName {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         description.add_headers(&NAME_HEADERS);
     }
@@ -210,19 +210,19 @@ const NAME_HEADERS: [(&str, &str); 2] = [
     ),
 ];
 
-impl<T: JsonSchema> Answered for Json<T> {
+impl<T: JsonSchema> HandlerResult for Json<T> {
     fn describe(generator: &mut SchemaGenerator) -> Value {
         in_json::<T>(generator)
     }
 }
 
-impl<const N: usize, T: Answered> Answered for ([(HeaderName, String); N], T) {
+impl<const N: usize, T: HandlerResult> HandlerResult for ([(HeaderName, String); N], T) {
     fn describe(generator: &mut SchemaGenerator) -> Value {
         T::describe(generator)
     }
 }
 
-impl Answered for Bytes {
+impl HandlerResult for Bytes {
     fn describe(_: &mut SchemaGenerator) -> Value {
         octets()
     }

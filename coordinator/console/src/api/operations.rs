@@ -1,7 +1,7 @@
 //! Registration of operations, with routes and descriptions.
 
 use super::operation::{Answers, Description};
-use crate::api::shared::Shared;
+use crate::api::console_state::ConsoleState;
 use crate::error::ErrorAnswer;
 use axum::Router;
 use axum::handler::Handler;
@@ -15,7 +15,7 @@ const BASE: &str = "/api/v1";
 
 /// The registered operations.
 pub(super) struct Operations {
-    router: Router<Shared>,
+    router: Router<ConsoleState>,
     generator: SchemaGenerator,
     paths: Map<String, Value>,
 }
@@ -26,7 +26,7 @@ macro_rules! methods {
             /// Adds an operation with this method.
             pub(super) fn $name<H, T, A>(self, path: &str, does: &str, handler: H) -> Self
             where
-                H: Handler<T, Shared> + Answers<A>,
+                H: Handler<T, ConsoleState> + Answers<A>,
                 T: 'static,
             {
                 self.add(MethodFilter::$filter, stringify!($name), $changes, path, does, handler)
@@ -63,7 +63,7 @@ impl Operations {
         handler: H,
     ) -> Self
     where
-        H: Handler<T, Shared> + Answers<A>,
+        H: Handler<T, ConsoleState> + Answers<A>,
         T: 'static,
     {
         let operation = Description::of(&handler, &mut self.generator).operation(does, changes);
@@ -75,7 +75,7 @@ impl Operations {
     }
 
     /// Returns the router and the description.
-    pub(super) fn into_parts(mut self) -> (Router<Shared>, Value) {
+    pub(super) fn into_parts(mut self) -> (Router<ConsoleState>, Value) {
         self.generator.subschema_for::<ErrorAnswer>();
         let description = json!({
             "openapi": "3.1.0",

@@ -2,7 +2,7 @@
 
 use super::asker::Asker;
 use super::extract::Path;
-use super::paths::{Keyed, OfTable};
+use super::paths::{KeyPath, TablePath};
 use crate::error::ApiError;
 use archon_client::documents::{TableOwners, Whereabouts};
 use archon_client::{ErrorKind, NoPosition, OwnersPosition, Routes};
@@ -44,12 +44,12 @@ async fn routes(asker: &Asker, table: &str) -> Result<Routes, ApiError> {
     }
 }
 
-pub(crate) async fn list(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableOwners>, ApiError> {
+pub(crate) async fn list(asker: Asker, Path(named): Path<TablePath>) -> Result<Json<TableOwners>, ApiError> {
     Ok(Json(routes(&asker, &named.table).await?.watch().read_all()))
 }
 
 /// Returns the owner of a key's partition.
-pub(crate) async fn find(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Json<Whereabouts>, ApiError> {
+pub(crate) async fn find(asker: Asker, Path(keyed): Path<KeyPath>) -> Result<Json<Whereabouts>, ApiError> {
     let routes = routes(&asker, &keyed.table).await?;
     check_key(keyed.key.as_ref()).map_err(|detail| ApiError::new(detail.kind, detail.message))?;
     Ok(Json(routes.whereabouts(&keyed.key)))
@@ -59,7 +59,7 @@ pub(crate) async fn find(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Json<
 /// the table is dropped.
 pub(crate) async fn watch(
     asker: Asker,
-    Path(named): Path<OfTable>,
+    Path(named): Path<TablePath>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let routes = routes(&asker, &named.table).await?;

@@ -2,11 +2,11 @@
 
 use super::asker::Asker;
 use super::extract::{Body, Path};
-use super::nodes::Empty;
-use super::paths::{Keyed, OfTable};
+use super::nodes::EmptyObject;
+use super::paths::{KeyPath, TablePath};
 use crate::error::ApiError;
 use archon_client::{
-    ErrorKind, KeyText, Located, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary,
+    ErrorKind, KeyLocation, KeyText, PartitionDescription, PartitionMerge, PartitionSplit, PartitionSummary,
 };
 use axum::Json;
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Partition of the operation.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Named {
+pub(crate) struct PartitionPath {
     /// The table's name.
     table: String,
     /// The partition's number within its table.
@@ -29,7 +29,7 @@ pub(crate) struct Named {
 /// Reason for an order.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Reasoned {
+pub(crate) struct OrderReason {
     /// Reason, shown in the events; up to 200 characters.
     #[serde(default)]
     why: String,
@@ -55,25 +55,28 @@ pub(crate) struct PartitionOrdered {
     partition: u32,
 }
 
-pub(crate) async fn list(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<Vec<PartitionSummary>>, ApiError> {
+pub(crate) async fn list(asker: Asker, Path(named): Path<TablePath>) -> Result<Json<Vec<PartitionSummary>>, ApiError> {
     // Every client may read the owners.
     asker.may("/archon.v1.Admin/DescribePartition")?;
     Ok(Json(asker.shared().cluster.admin.table(&named.table).await?))
 }
 
-pub(crate) async fn describe(asker: Asker, Path(named): Path<Named>) -> Result<Json<PartitionDescription>, ApiError> {
+pub(crate) async fn describe(
+    asker: Asker,
+    Path(named): Path<PartitionPath>,
+) -> Result<Json<PartitionDescription>, ApiError> {
     Ok(Json(asker.reader("DescribePartition")?.describe_partition(&named.table, named.number).await?))
 }
 
-pub(crate) async fn locate(asker: Asker, Path(keyed): Path<Keyed>) -> Result<Json<Located>, ApiError> {
+pub(crate) async fn locate(asker: Asker, Path(keyed): Path<KeyPath>) -> Result<Json<KeyLocation>, ApiError> {
     asker.may("/archon.v1.Admin/DescribePartition")?;
     Ok(Json(asker.shared().cluster.admin.locate(&keyed.table, &keyed.key).await?))
 }
 
 pub(crate) async fn bump(
     asker: Asker,
-    Path(named): Path<Named>,
-    body: Body<Reasoned>,
+    Path(named): Path<PartitionPath>,
+    body: Body<OrderReason>,
 ) -> Result<Json<PartitionOrdered>, ApiError> {
     let (admin, reasoned) = (asker.admin("Order")?, body.read().await?);
     admin.bump(&named.table, named.number, &reasoned.why).await?;
@@ -82,7 +85,7 @@ pub(crate) async fn bump(
 
 pub(crate) async fn split(
     asker: Asker,
-    Path(named): Path<Named>,
+    Path(named): Path<PartitionPath>,
     body: Body<SplitAt>,
 ) -> Result<Json<PartitionSplit>, ApiError> {
     let (admin, split) = (asker.admin("SplitPartition")?, body.read().await?);
@@ -97,9 +100,9 @@ pub(crate) async fn split(
 
 pub(crate) async fn merge(
     asker: Asker,
-    Path(named): Path<Named>,
-    body: Body<Empty>,
+    Path(named): Path<PartitionPath>,
+    body: Body<EmptyObject>,
 ) -> Result<Json<PartitionMerge>, ApiError> {
-    let (admin, Empty {}) = (asker.admin("MergePartition")?, body.read().await?);
+    let (admin, EmptyObject {}) = (asker.admin("MergePartition")?, body.read().await?);
     Ok(Json(admin.merge_partition(&named.table, named.number, false).await?))
 }

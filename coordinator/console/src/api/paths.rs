@@ -11,14 +11,14 @@ use serde::Deserialize;
 
 /// Table of the operation.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct OfTable {
+pub(crate) struct TablePath {
     /// The table's name.
     pub(crate) table: String,
 }
 
 /// Key of the operation.
 #[derive(JsonSchema)]
-pub(crate) struct Keyed {
+pub(crate) struct KeyPath {
     /// The table's name.
     pub(crate) table: String,
     /// The key: 1 to 4096 bytes, percent-encoded.
@@ -26,13 +26,13 @@ pub(crate) struct Keyed {
     pub(crate) key: KeyText,
 }
 
-fn keyed(pattern: &str, path: &str) -> Result<Keyed, ApiError> {
+fn keyed(pattern: &str, path: &str) -> Result<KeyPath, ApiError> {
     let table = String::from_utf8(segment("{table}", pattern, path)?);
     let table = table.map_err(|_| invalid("the path is wrong: the name of the table is not UTF-8".to_owned()))?;
-    Ok(Keyed { table, key: KeyText(segment("{key}", pattern, path)?.into()) })
+    Ok(KeyPath { table, key: KeyText(segment("{key}", pattern, path)?.into()) })
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Path<Keyed> {
+impl<S: Send + Sync> FromRequestParts<S> for Path<KeyPath> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {

@@ -2,9 +2,9 @@
 
 use super::asker::Asker;
 use super::extract::Body;
-use super::nodes::Empty;
+use super::nodes::EmptyObject;
 use crate::error::ApiError;
-use archon_client::{Cancelled, Plan, RebalanceStatus};
+use archon_client::{Plan, RebalanceCancellation, RebalanceStatus};
 use axum::Json;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub(crate) const MOVES_MAX: u32 = 256;
 
 /// Outcome of applying a plan.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Applied {
+pub(crate) struct PlanOutcome {
     /// Table version that the plan was computed for.
     table_version: u64,
     /// Number of moves started.
@@ -29,13 +29,13 @@ pub(crate) async fn plan(asker: Asker) -> Result<Json<Plan>, ApiError> {
     Ok(Json(asker.admin("PlanRebalance")?.plan().await?))
 }
 
-pub(crate) async fn apply(asker: Asker, body: Body<Plan>) -> Result<Json<Applied>, ApiError> {
+pub(crate) async fn apply(asker: Asker, body: Body<Plan>) -> Result<Json<PlanOutcome>, ApiError> {
     let (admin, plan) = (asker.admin("ApplyPlan")?, body.read_large().await?);
     let moves_started = admin.apply(&plan).await?;
-    Ok(Json(Applied { table_version: plan.table_version.get(), moves_started }))
+    Ok(Json(PlanOutcome { table_version: plan.table_version.get(), moves_started }))
 }
 
-pub(crate) async fn cancel(asker: Asker, body: Body<Empty>) -> Result<Json<Cancelled>, ApiError> {
-    let (admin, Empty {}) = (asker.admin("CancelRebalance")?, body.read().await?);
+pub(crate) async fn cancel(asker: Asker, body: Body<EmptyObject>) -> Result<Json<RebalanceCancellation>, ApiError> {
+    let (admin, EmptyObject {}) = (asker.admin("CancelRebalance")?, body.read().await?);
     Ok(Json(admin.cancel().await?))
 }

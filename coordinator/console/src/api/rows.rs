@@ -1,9 +1,9 @@
 //! Operations on rows as HTTP resources: the body is the value, the ETag its revision.
 
 use super::asker::Asker;
-use super::extract::{Body, KnownTag, Named, Octets, Path, Query, Unconditional};
-use super::operation::Answered;
-use super::paths::{Keyed, OfTable};
+use super::extract::{Body, KnownTag, Octets, Path, Query, RequestName, UnconditionalRequest};
+use super::operation::HandlerResult;
+use super::paths::{KeyPath, TablePath};
 use super::scan_query::ScanQuery;
 use crate::documents::{Entry, ValueText};
 use crate::error::{ApiError, STAMP_HEADER};
@@ -35,21 +35,21 @@ pub(crate) struct Rows {
 
 /// Result of a deletion.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Removed {
+pub(crate) struct DeleteResult {
     /// True if the key existed.
     existed: bool,
 }
 
 /// Result of a write.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Written {
+pub(crate) struct WriteResult {
     /// Revision of the new value.
     revision: u64,
 }
 
 pub(crate) async fn scan(
     asker: Asker,
-    Path(named): Path<OfTable>,
+    Path(named): Path<TablePath>,
     Query(asked): Query<ScanQuery>,
 ) -> Result<Json<Rows>, ApiError> {
     let client = asker.rows(Right::Read, "Scan", &named.table).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn scan(
     Ok(Json(Rows { rows: rows.collect(), more: page.more }))
 }
 
-pub(crate) async fn get(asker: Asker, Path(keyed): Path<Keyed>, known: KnownTag) -> Result<Found, ApiError> {
+pub(crate) async fn get(asker: Asker, Path(keyed): Path<KeyPath>, known: KnownTag) -> Result<ReadResult, ApiError> {
     let (found, stamp_ms) = asker.rows(Right::Read, "Get", &keyed.table).await?.get_with_stamp(&keyed.key).await?;
     let absent = || {
         let why = format!("{} is absent from table {}", keyed.key, keyed.table);
@@ -86,11 +86,11 @@ pub(crate) async fn get(asker: Asker, Path(keyed): Path<Keyed>, known: KnownTag)
     let tag = etag(found.revision);
     let expires_at_ms = found.expires_at_ms;
     let value = (!known.is(&tag)).then_some(found.value);
-    Ok(Found { tag, expires_at_ms, stamp_ms, value })
+    Ok(ReadResult { tag, expires_at_ms, stamp_ms, value })
 }
 
 /// A value that was read.
-pub(crate) struct Found {
+pub(crate) struct ReadResult {
     tag: String,
     expires_at_ms: Option<u64>,
     /// Stamp of writes from now on.
@@ -99,13 +99,13 @@ pub(crate) struct Found {
     value: Option<Bytes>,
 }
 
-impl Answered for Found {
+impl HandlerResult for ReadResult {
     fn describe(generator: &mut SchemaGenerator) -> serde_json::Value {
         Bytes::describe(generator)
     }
 }
 
-impl IntoResponse for Found {
+impl IntoResponse for ReadResult {
     fn into_response(self) -> Response {
         let expires = self.expires_at_ms.map(|millis| [(HeaderName::from_static(EXPIRES_HEADER), millis.to_string())]);
         let response = match self.value {
@@ -122,13 +122,13 @@ impl IntoResponse for Found {
 
 pub(crate) async fn put(
     asker: Asker,
-    Path(keyed): Path<Keyed>,
+    Path(keyed): Path<KeyPath>,
     headers: HeaderMap,
     body: Octets,
-) -> Result<([(HeaderName, String); 1], Json<Written>), ApiError> {
+) -> Result<([(HeaderName, String); 1], Json<WriteResult>), ApiError> {
     let expected = expected(&headers)?;
     let method = if expected.is_some() { "CompareAndSet" } else { "Put" };
-    let (ttl, Named(name)) = (ttl(&headers)?, Named::of(&headers)?);
+    let (ttl, RequestName(name)) = (ttl(&headers)?, RequestName::of(&headers)?);
     let client = asker.rows(Right::Write, method, &keyed.table).await?;
     let value = body.read().await?;
     let written = match name {
@@ -152,15 +152,15 @@ pub(crate) async fn put(
         let error = ApiError::from(error);
         if failed { error.with_status(StatusCode::PRECONDITION_FAILED) } else { error }
     })?;
-    Ok(([(ETAG, etag(revision))], Json(Written { revision: revision.get() })))
+    Ok(([(ETAG, etag(revision))], Json(WriteResult { revision: revision.get() })))
 }
 
 pub(crate) async fn delete(
     asker: Asker,
-    Path(keyed): Path<Keyed>,
-    _: Unconditional,
-    Named(name): Named,
-) -> Result<Json<Removed>, ApiError> {
+    Path(keyed): Path<KeyPath>,
+    _: UnconditionalRequest,
+    RequestName(name): RequestName,
+) -> Result<Json<DeleteResult>, ApiError> {
     let client = asker.rows(Right::Write, "Delete", &keyed.table).await?;
     let existed = match name {
         Some(name) => match write_named(&client, Op::Delete { key: keyed.key.0 }, name).await? {
@@ -169,7 +169,7 @@ pub(crate) async fn delete(
         },
         None => client.delete(&keyed.key).await?,
     };
-    Ok(Json(Removed { existed }))
+    Ok(Json(DeleteResult { existed }))
 }
 
 /// An increment.
@@ -191,8 +191,8 @@ pub(crate) struct Sum {
 
 pub(crate) async fn increment(
     asker: Asker,
-    Path(keyed): Path<Keyed>,
-    Named(name): Named,
+    Path(keyed): Path<KeyPath>,
+    RequestName(name): RequestName,
     body: Body<Increment>,
 ) -> Result<([(HeaderName, String); 1], Json<Sum>), ApiError> {
     let client = asker.rows(Right::Write, "Increment", &keyed.table).await?;

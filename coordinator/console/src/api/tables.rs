@@ -2,7 +2,7 @@
 
 use super::asker::Asker;
 use super::extract::{Body, Path, Query};
-use super::paths::OfTable;
+use super::paths::TablePath;
 use crate::error::ApiError;
 use archon_client::documents::{TableDescription, TableDropped};
 use archon_client::{ErrorKind, KeyText, RangeLimits, TableCheck, TableSummary};
@@ -74,7 +74,7 @@ impl NewTable {
 /// Number of the table, because its name may belong to a newer table.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Numbered {
+pub(crate) struct TableNumber {
     /// The table's number, as returned by `GET`.
     table_id: u64,
 }
@@ -83,7 +83,7 @@ pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<TableSummary>>, ApiErr
     Ok(Json(asker.reader("ListTables")?.list_tables().await?))
 }
 
-pub(crate) async fn check(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableCheck>, ApiError> {
+pub(crate) async fn check(asker: Asker, Path(named): Path<TablePath>) -> Result<Json<TableCheck>, ApiError> {
     Ok(Json(asker.admin("CheckTable")?.check_table(&named.table).await?))
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct DescribedParts {
 
 pub(crate) async fn describe(
     asker: Asker,
-    Path(named): Path<OfTable>,
+    Path(named): Path<TablePath>,
     Query(parts): Query<DescribedParts>,
 ) -> Result<Json<TableDescription>, ApiError> {
     Ok(Json(asker.reader("DescribeTable")?.describe_table(&named.table, parts.partitions).await?))
@@ -122,8 +122,8 @@ pub(crate) async fn create(asker: Asker, body: Body<NewTable>) -> Result<Json<Ta
 
 pub(crate) async fn drop_table(
     asker: Asker,
-    Path(named): Path<OfTable>,
-    Query(meant): Query<Numbered>,
+    Path(named): Path<TablePath>,
+    Query(meant): Query<TableNumber>,
 ) -> Result<Json<TableDropped>, ApiError> {
     let admin = asker.admin("DropTable")?;
     if meant.table_id == 0 {

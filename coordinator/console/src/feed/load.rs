@@ -24,12 +24,12 @@ pub(crate) struct Load {
 
 /// Histogram counters of operations since the start of each node.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct LoadSample {
     /// Per node and operation: upper bounds in seconds, with cumulative counts.
     nodes: BTreeMap<String, [Vec<(f64, f64)>; OPERATIONS.len()]>,
 }
 
-impl Reading {
+impl LoadSample {
     /// Extracts the counters from statistics of nodes.
     pub(crate) fn of(stats: impl IntoIterator<Item = NodeStats>) -> Self {
         let buckets =
@@ -121,15 +121,15 @@ mod tests {
 
     #[test]
     fn two_readings_give_rate_and_quantiles() {
-        let before = Reading::of([node("athens", [100.0, 100.0, 100.0]), node("cyrene", [7.0, 7.0, 7.0])]);
+        let before = LoadSample::of([node("athens", [100.0, 100.0, 100.0]), node("cyrene", [7.0, 7.0, 7.0])]);
         // One node has restarted, and one is new.
         let now =
             [node("athens", [150.0, 198.0, 200.0]), node("cyrene", [2.0, 2.0, 2.0]), node("delphi", [9.0, 9.0, 9.0])];
-        let load = Reading::of(now).since(&before, 2.0, 5, 4).unwrap();
+        let load = LoadSample::of(now).since(&before, 2.0, 5, 4).unwrap();
         assert_eq!((load.nodes_asked, load.gets_per_second, load.puts_per_second), (2, 102.0, 0.0));
         assert!((load.get_p50_ms.unwrap() - 51.0 / 52.0).abs() < 1e-9, "{load:?}");
         assert_eq!((load.get_p99_ms.map(f64::round), load.put_p50_ms), (Some(10.0), None));
-        assert_eq!(Reading::default().since(&before, 1.0, 5, 3), None);
+        assert_eq!(LoadSample::default().since(&before, 1.0, 5, 3), None);
     }
 
     #[test]

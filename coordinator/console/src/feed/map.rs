@@ -1,7 +1,7 @@
 //! Leaders and states of a table's partitions, compact enough for a hundred thousand of them.
 
-use crate::feed::news::News;
-use archon_client::{Holds, PartitionStatus, ReplicaState, Word};
+use crate::feed::state_section::StateSection;
+use archon_client::{OpenEnum, PartitionStatus, ReplicaState, TableContent};
 use archon_types::{Partition, PartitionTable};
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -16,7 +16,7 @@ pub(crate) struct TableMap {
     /// Version of its newest change.
     pub(crate) version: u64,
     /// Kind of content.
-    pub(crate) holds: Word<Holds>,
+    pub(crate) holds: OpenEnum<TableContent>,
     /// Numbers of the leading nodes or participants; zero without a leader.
     pub(crate) leaders: Vec<u64>,
     /// State of each partition, a letter.
@@ -66,9 +66,9 @@ impl TableMap {
     }
 
     /// Returns the update for subscribers that have `before`; `None` if nothing changed.
-    pub(crate) fn changes_since(&self, before: &Self) -> Option<News> {
+    pub(crate) fn changes_since(&self, before: &Self) -> Option<StateSection> {
         if (&self.table, self.leaders.len()) != (&before.table, before.leaders.len()) {
-            return Some(News::new("map", self));
+            return Some(StateSection::new("map", self));
         }
         let changed = |number: &usize| {
             (self.leaders[*number], self.states[*number]) != (before.leaders[*number], before.states[*number])
@@ -78,7 +78,7 @@ impl TableMap {
             .map(|number| json!([number, self.leaders[number], char::from(self.states[number] as u8)]))
             .collect();
         let news = json!({ "table_id": self.table_id, "version": self.version, "changes": changes });
-        (!changes.is_empty()).then(|| News::new("map_change", &news))
+        (!changes.is_empty()).then(|| StateSection::new("map_change", &news))
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     fn map(leaders: &[u64], states: &[State]) -> TableMap {
         let (leaders, states) = (leaders.to_vec(), states.to_vec());
-        TableMap { table_id: 1, table: "t".into(), version: 9, holds: Holds::Data.into(), leaders, states }
+        TableMap { table_id: 1, table: "t".into(), version: 9, holds: TableContent::Data.into(), leaders, states }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Updates of nodes: the full list once, then changes. With a thousand nodes, counters of nearly all change between
 //! polls but little else, so counters are sent separately.
 
-use crate::feed::news::News;
+use crate::feed::state_section::StateSection;
 use archon_client::NodeSummary;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -46,12 +46,12 @@ impl Members {
     }
 
     /// Returns the full list.
-    pub(crate) fn whole(&self) -> News {
-        News::new("nodes", &self.0)
+    pub(crate) fn whole(&self) -> StateSection {
+        StateSection::new("nodes", &self.0)
     }
 
     /// Returns the update for subscribers that have `before`; `None` if nothing changed.
-    pub(crate) fn changes_since(&self, before: &Self) -> Option<News> {
+    pub(crate) fn changes_since(&self, before: &Self) -> Option<StateSection> {
         let mut known: BTreeMap<u64, &NodeSummary> = before.0.iter().map(|node| (node.id, node)).collect();
         let (mut changed, mut counted) = (Vec::new(), Vec::new());
         for node in &self.0 {
@@ -64,7 +64,8 @@ impl Members {
         }
         let gone: Vec<u64> = known.into_keys().collect();
         let is_news = !(changed.is_empty() && counted.is_empty() && gone.is_empty());
-        is_news.then(|| News::new("nodes_change", &json!({ "nodes": changed, "numbers": counted, "gone": gone })))
+        is_news
+            .then(|| StateSection::new("nodes_change", &json!({ "nodes": changed, "numbers": counted, "gone": gone })))
     }
 }
 
@@ -83,7 +84,7 @@ mod tests {
         serde_json::from_value(document).unwrap()
     }
 
-    fn told(news: Option<News>) -> Value {
+    fn told(news: Option<StateSection>) -> Value {
         serde_json::from_str(&news.unwrap().data).unwrap()
     }
 

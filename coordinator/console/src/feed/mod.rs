@@ -1,17 +1,17 @@
 //! Server-sent events for the page: each connection gets all sections once, then the changes. The cluster is polled once a second for all
 //! open pages together. Without an open page only the load is measured, every five seconds.
 
-pub(crate) mod latest;
+pub(crate) mod latest_state;
 mod load;
 mod map;
 mod members;
-mod news;
 mod poller;
 mod quorum;
+mod state_section;
 
-use crate::api::shared::Shared;
+use crate::api::console_state::ConsoleState;
 use crate::error::ApiError;
-use crate::feed::news::News;
+use crate::feed::state_section::StateSection;
 use archon_security::{CallPermit, Caller, callers};
 use axum::Extension;
 use axum::extract::State;
@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Serves one feed.
 pub(crate) async fn serve(
-    State(shared): State<Shared>,
+    State(shared): State<ConsoleState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let encrypted = shared.is_encrypted();
@@ -55,12 +55,12 @@ pub(crate) async fn serve(
     if feed.begin() {
         tokio::spawn(poller::poll(Arc::clone(&shared.cluster), shared.stop.clone()));
     }
-    let hello = News::new("hello", &hello);
+    let hello = StateSection::new("hello", &hello);
     let waiting = [vec![hello.clone()], now].concat().into();
-    let watching = Watching { cluster: Arc::clone(&shared.cluster), hello, waiting, later, _place: place };
+    let watching = Subscription { cluster: Arc::clone(&shared.cluster), hello, waiting, later, _place: place };
     let stop = shared.stop.clone();
     let events =
-        futures::stream::unfold((watching, stop), |(mut watching, stop): (Watching, CancellationToken)| async {
+        futures::stream::unfold((watching, stop), |(mut watching, stop): (Subscription, CancellationToken)| async {
             let news = stop.run_until_cancelled(watching.next()).await??;
             Some((Ok(Event::default().event(news.section).retry(RETRY).data(&*news.data)), (watching, stop)))
         });
@@ -69,17 +69,17 @@ pub(crate) async fn serve(
 }
 
 /// State of one feed.
-struct Watching {
+struct Subscription {
     cluster: Arc<crate::cluster::Cluster>,
     /// First message of every full state.
-    hello: News,
-    waiting: VecDeque<News>,
-    later: broadcast::Receiver<News>,
+    hello: StateSection,
+    waiting: VecDeque<StateSection>,
+    later: broadcast::Receiver<StateSection>,
     _place: CallPermit,
 }
 
-impl Watching {
-    async fn next(&mut self) -> Option<News> {
+impl Subscription {
+    async fn next(&mut self) -> Option<StateSection> {
         loop {
             if let Some(news) = self.waiting.pop_front() {
                 return Some(news);

@@ -1,12 +1,12 @@
 //! Polls the cluster once a second, for all open pages.
 
-use super::load::Reading;
+use super::load::LoadSample;
 use super::map::TableMap;
 use super::members::Members;
 use super::quorum::quorum_of;
 use crate::api::MOVES_MAX;
 use crate::cluster::{Cluster, QUICK_TIMEOUT};
-use crate::feed::latest::Feed;
+use crate::feed::latest_state::Feed;
 use archon_client::{Client, Error, NodeStatus, NodeSummary, Routes, TableSummary};
 use futures::future::join_all;
 use serde_json::json;
@@ -30,7 +30,7 @@ const TABLES_MAX: usize = 64;
 
 /// Polls until no page is open.
 pub(crate) async fn poll(cluster: Arc<Cluster>, stop: CancellationToken) {
-    let _abandoned = Abandoned(&cluster.feed);
+    let _abandoned = RestartGuard(&cluster.feed);
     let mut poller = Poller { tables: BTreeMap::new(), meter: Meter::default(), round: 0 };
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -66,9 +66,9 @@ pub(crate) async fn record(cluster: Arc<Cluster>, stop: CancellationToken) {
 }
 
 /// Lets the next subscriber restart polling if this task panics.
-struct Abandoned<'a>(&'a Feed);
+struct RestartGuard<'a>(&'a Feed);
 
-impl Drop for Abandoned<'_> {
+impl Drop for RestartGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.abandon();
@@ -78,7 +78,7 @@ impl Drop for Abandoned<'_> {
 
 struct Poller {
     /// Tables with known partitions, by number.
-    tables: BTreeMap<u64, Shown>,
+    tables: BTreeMap<u64, TableRoutes>,
     meter: Meter,
     round: u64,
 }
@@ -86,7 +86,7 @@ struct Poller {
 /// The last reading of the nodes' counters.
 #[derive(Default)]
 struct Meter {
-    reading: Option<(Instant, Reading)>,
+    reading: Option<(Instant, LoadSample)>,
 }
 
 impl Meter {
@@ -97,7 +97,7 @@ impl Meter {
         let step = serving.len().div_ceil(NODES_ASKED_MAX).max(1);
         let asked = serving.iter().step_by(step);
         let stats = join_all(asked.map(|node| cluster.quick.node_stats(&node.address))).await;
-        let (now, reading) = (Instant::now(), Reading::of(stats.into_iter().flatten()));
+        let (now, reading) = (Instant::now(), LoadSample::of(stats.into_iter().flatten()));
         if let Some((before, old)) = &self.reading {
             let seconds = now.duration_since(*before).as_secs_f64();
             let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
@@ -110,7 +110,7 @@ impl Meter {
 }
 
 /// A table with known partitions.
-struct Shown {
+struct TableRoutes {
     routes: Routes,
     version: Option<u64>,
 }
@@ -155,7 +155,7 @@ impl Poller {
             if !self.tables.contains_key(&table.id)
                 && let Ok(routes) = self.open(cluster, &table.name).await
             {
-                self.tables.insert(table.id, Shown { routes, version: None });
+                self.tables.insert(table.id, TableRoutes { routes, version: None });
             }
             let Some(shown) = self.tables.get_mut(&table.id) else { continue };
             let held = shown.routes.table();

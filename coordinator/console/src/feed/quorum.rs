@@ -2,7 +2,7 @@
 
 use super::load::{buckets, quantile_ms};
 use crate::cluster::Cluster;
-use archon_client::{CoordinatorRole, Error, Quorum, Word};
+use archon_client::{CoordinatorRole, Error, OpenEnum, Quorum};
 use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub(crate) struct CoordinatorView {
     /// Number of the coordinator.
     id: Option<u64>,
     /// Role in the quorum.
-    role: Option<Word<CoordinatorRole>>,
+    role: Option<OpenEnum<CoordinatorRole>>,
     /// Raft term that it knows.
     term: Option<u64>,
     /// Index of its last log entry.

@@ -1,6 +1,6 @@
 //! Edits of a partition's row, made under one guard.
 
-use archon_types::{Epoch, Incarnation, Outgrown, PartitionId, Placement, PlacementId, Position, Seq, Version};
+use archon_types::{Epoch, ExceededLimit, Incarnation, PartitionId, Placement, PlacementId, Position, Seq, Version};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ impl PartitionChange {
 
 /// Cause of the end of a leadership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Ending {
+pub enum LeadershipEnd {
     /// Its holder reported that it stopped for good (PROTOCOL rule 12).
     Released,
     /// It was withdrawn and its lease has ended (rules 15, 16); the holder may not know yet.
@@ -38,7 +38,7 @@ pub enum Edit {
     /// First assignment: all copies are Live, since there is no data to copy; the first one leads.
     Assign(Vec<Placement>),
     /// Ends the leadership without a successor.
-    Vacate(Ending),
+    Vacate(LeadershipEnd),
     /// Grants the leadership to a Live copy, in that incarnation of its node. The previous leader has released or
     /// lapsed.
     Lead {
@@ -47,7 +47,7 @@ pub enum Edit {
         /// The incarnation of its node.
         incarnation: Incarnation,
         /// Cause of the end of the present leadership, if there is one.
-        ending: Ending,
+        ending: LeadershipEnd,
     },
     /// Adds a copy, in state Load, as the target of a migration.
     Add(Placement),
@@ -95,7 +95,7 @@ pub enum Edit {
         /// The number of the new partition: the table's next one.
         right: u32,
         /// The exceeded limit of the table, if the split is automatic.
-        outgrown: Option<Outgrown>,
+        outgrown: Option<ExceededLimit>,
     },
     /// A copy of the new partition has every key and receives all writes, in that incarnation of its node.
     Mirroring {

@@ -39,10 +39,10 @@ use crate::state::coordinators::Wish;
 use crate::state::events::DoorNews;
 use crate::state::migration::{MigrationId, MoveKind, Stage};
 use crate::state::protocols::{CHECKED_SINCE, HELD_SINCE, MAINTENANCE_RECORDED_SINCE, TAKEOVER_SINCE, WITHDRAWN_SINCE};
-use crate::state::recovery::Standing;
+use crate::state::recovery::FrozenReplica;
 use archon_types::{
-    ClusterId, DOORS_SINCE, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, OWN_SINCE, PROTOCOL_FIRST,
-    PartitionId, Partitioning, PlacementId, Register, RequestId, Right, Scope, SettingChange, Settings, TableId,
+    ClusterId, DOORS_SINCE, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, OWN_SINCE, PROTOCOL_FIRST, PartitionId,
+    Partitioning, PlacementId, Register, RequestId, Right, Scope, SettingChange, Settings, TableContent, TableId,
     TableTraits, Version,
 };
 use serde::{Deserialize, Serialize};
@@ -147,7 +147,7 @@ pub enum Command {
         /// Copies of each partition, `1..=7`; 1 for leases.
         replication: u8,
         /// Content of its partitions.
-        holds: Holds,
+        holds: TableContent,
     },
     /// Sets the number of copies of each partition of a table and its split limits. Checked by
     /// [`crate::check_alter_table`].
@@ -253,7 +253,7 @@ pub enum Command {
         /// The copy.
         placement: PlacementId,
         /// Its reported standing.
-        standing: Standing,
+        standing: FrozenReplica,
     },
     /// Raises the protocol of the cluster: every member speaks it. Checked by [`crate::check_raise`].
     RaiseProtocol {

@@ -3,7 +3,7 @@
 //! unavailable partitions; an alert reports that they stay unavailable.
 
 use crate::findings::intent::with_intent;
-use crate::findings::remembered::Remembered;
+use crate::findings::leader_view::LeaderView;
 use crate::leases::served_tables;
 use crate::liveness::Liveness;
 use crate::operator::still_led;
@@ -92,7 +92,7 @@ fn only_in_maintenance(state: &ClusterState) -> impl Iterator<Item = Finding> {
 
 /// Returns one alert per table with partitions unserved for longer than a failover takes. A lease table without
 /// participants has an alarm of its own, which names the cause.
-pub fn not_served(state: &ClusterState, remembered: &Remembered, now: Millis) -> Vec<Finding> {
+pub fn not_served(state: &ClusterState, remembered: &LeaderView, now: Millis) -> Vec<Finding> {
     let mut tables: BTreeMap<TableId, (u32, Millis, PartitionId)> = BTreeMap::new();
     let without_participants: BTreeSet<TableId> = state
         .lease_tables()

@@ -1,6 +1,6 @@
 //! Counts of all objects, in one pass.
 
-use crate::ranges::reshapings::Reshaping;
+use crate::ranges::range_changes::RangeChange;
 use crate::state::ClusterState;
 use archon_types::{NodeStatus, PartitionStatus, ReplicaState};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct Counts {
 pub fn counts(state: &ClusterState) -> Counts {
     let mut counts = Counts {
         migrations_running: u32::try_from(state.migrations.active_count()).unwrap_or(u32::MAX),
-        reshapings_running: u32::try_from(Reshaping::count(state)).unwrap_or(u32::MAX),
+        reshapings_running: u32::try_from(RangeChange::count(state)).unwrap_or(u32::MAX),
         placements_unloading: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
         ..Counts::default()
     };

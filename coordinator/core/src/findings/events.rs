@@ -4,7 +4,7 @@ use crate::state::ClusterState;
 use crate::state::actor::Actor;
 use crate::state::events::{Event, EventKind};
 use archon_types::subject::Subject;
-use archon_types::{EventFacts, KeyText, NodeId, Outgrown, PartitionId, RecordedEvent, TableId};
+use archon_types::{EventFacts, ExceededLimit, KeyText, NodeId, PartitionId, RecordedEvent, TableId};
 
 /// Returns an event with its facts. Names are those of `state`, unless the event has them.
 pub fn recorded_event(state: &ClusterState, event: &Event) -> RecordedEvent {
@@ -157,8 +157,8 @@ fn facts(state: &ClusterState, event: &Event) -> EventFacts {
         },
         EventKind::SplitBegun { right, at, outgrown, .. } => {
             let (outgrown_bytes, outgrown_rate) = match outgrown {
-                Some(Outgrown::Bytes(bytes)) => (Some(*bytes), None),
-                Some(Outgrown::Rate(rate)) => (None, Some(*rate)),
+                Some(ExceededLimit::Bytes(bytes)) => (Some(*bytes), None),
+                Some(ExceededLimit::Rate(rate)) => (None, Some(*rate)),
                 None => (None, None),
             };
             EventFacts::SplitBegun { right: number(right), at: KeyText(at.clone()), outgrown_bytes, outgrown_rate }

@@ -1,17 +1,17 @@
 //! Findings about unavailable and degraded partitions.
 
 use crate::findings::intent::with_intent;
-use crate::findings::remembered::Remembered;
+use crate::findings::leader_view::LeaderView;
 use crate::leases::{Successors, served_tables};
-use crate::placement::lack::{Lack, Lacks};
 use crate::placement::out_of_sync;
+use crate::placement::shortfall::{Shortfall, Shortfalls};
 use crate::placement::waits::Waits;
-use crate::placement::withheld::Withheld;
+use crate::placement::withheld_repair::WithheldRepair;
 use crate::state::ClusterState;
 use crate::state::node_row::NodeRow;
 use archon_types::{
-    Facts, Finding, Holds, Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
-    ReplicaState, Table, TableId,
+    Facts, Finding, Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
+    ReplicaState, Table, TableContent, TableId,
 };
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 /// Explains any number of partitions; shared inputs are computed once.
 pub struct Explainer<'a> {
     state: &'a ClusterState,
-    remembered: &'a Remembered,
+    remembered: &'a LeaderView,
     waits: Waits<'a>,
-    lacks: Lacks<'a>,
+    lacks: Shortfalls<'a>,
     raisable: OnceCell<bool>,
     /// Facts of lease tables without participants.
     without_participants: RefCell<BTreeMap<TableId, Facts>>,
@@ -37,13 +37,13 @@ pub struct Shortage {
     /// No other node takes copies.
     pub no_node: u32,
     /// Too many nodes are failed, and their number.
-    pub withheld: Option<(u32, Withheld)>,
+    pub withheld: Option<(u32, WithheldRepair)>,
 }
 
 impl<'a> Explainer<'a> {
     /// Creates an explainer from the state and the memory of the leading coordinator.
-    pub fn new(state: &'a ClusterState, remembered: &'a Remembered) -> Self {
-        let (waits, lacks) = (Waits::new(state), Lacks::new(state, remembered));
+    pub fn new(state: &'a ClusterState, remembered: &'a LeaderView) -> Self {
+        let (waits, lacks) = (Waits::new(state), Shortfalls::new(state, remembered));
         Self { state, remembered, waits, lacks, raisable: OnceCell::new(), without_participants: RefCell::default() }
     }
 
@@ -62,12 +62,12 @@ impl<'a> Explainer<'a> {
         let mut shortage = Shortage::default();
         for row in self.lacks.candidates() {
             match self.lacks.of(row) {
-                Some(Lack::NodesAtLimit { plan, .. }) => {
+                Some(Shortfall::NodesAtLimit { plan, .. }) => {
                     shortage.nodes_at_limit += 1;
                     shortage.plan |= plan;
                 }
-                Some(Lack::NoNode) => shortage.no_node += 1,
-                Some(Lack::Withheld(withheld)) => {
+                Some(Shortfall::NoNode) => shortage.no_node += 1,
+                Some(Shortfall::Withheld(withheld)) => {
                     let before = shortage.withheld.map_or(0, |(partitions, _)| partitions);
                     shortage.withheld = Some((before + 1, withheld));
                 }
@@ -92,7 +92,7 @@ impl<'a> Explainer<'a> {
         }
         match row.status {
             _ if state.is_offline(partition) => {}
-            PartitionStatus::Unassigned | PartitionStatus::Unavailable if table.holds == Holds::Lease => {
+            PartitionStatus::Unassigned | PartitionStatus::Unavailable if table.holds == TableContent::Lease => {
                 self.not_owned(row, table, &mut found);
             }
             PartitionStatus::Unassigned => {
@@ -113,7 +113,7 @@ impl<'a> Explainer<'a> {
             }
             PartitionStatus::Unavailable if live == 0 => found.push(Facts::DataLost {}),
             PartitionStatus::Unavailable | PartitionStatus::Offline => self.without_leader(row, &mut found),
-            PartitionStatus::Online if table.holds == Holds::Lease => {
+            PartitionStatus::Online if table.holds == TableContent::Lease => {
                 if let Some(node) = Successors::new(state).staying(row) {
                     let node = state.node_name(node);
                     found.push_served(Facts::OwnerStays { node, leases_kept: None, named: String::new() });
@@ -133,15 +133,15 @@ impl<'a> Explainer<'a> {
             self.lost_copies_kept(row, &mut found);
         }
         match self.lacks.of(row) {
-            Some(Lack::Withheld(Withheld { failed, of })) => {
+            Some(Shortfall::Withheld(WithheldRepair { failed, of })) => {
                 found.push_served(Facts::RepairWithheld {
                     partitions_short: None,
                     nodes_failed: failed,
                     nodes_total: of,
                 });
             }
-            Some(Lack::NodesAtLimit { full, plan }) => found.push(self.at_limit(full, plan)),
-            Some(Lack::NoNode) | None => {}
+            Some(Shortfall::NodesAtLimit { full, plan }) => found.push(self.at_limit(full, plan)),
+            Some(Shortfall::NoNode) | None => {}
         }
         if let Some(migration) = state.migrations.running(partition)
             && let Some(why) = self.waits.waiting_for(migration)
@@ -286,6 +286,6 @@ fn awaits_first_participant(state: &ClusterState, table: TableId) -> bool {
 }
 
 /// Returns the findings about one unavailable or degraded partition. For several see [`Explainer`].
-pub fn explain(state: &ClusterState, remembered: &Remembered, partition: PartitionId) -> Option<Vec<Finding>> {
+pub fn explain(state: &ClusterState, remembered: &LeaderView, partition: PartitionId) -> Option<Vec<Finding>> {
     Explainer::new(state, remembered).explain(partition)
 }

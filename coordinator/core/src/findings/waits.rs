@@ -3,18 +3,18 @@
 use crate::findings::counts::counts;
 use crate::findings::explain::Explainer;
 use crate::findings::intent::with_intent;
-use crate::findings::remembered::Remembered;
+use crate::findings::leader_view::LeaderView;
 use crate::leases::staying_leases;
-use crate::liveness::doors::DoorView;
-use crate::placement::withheld::Withheld;
+use crate::liveness::reachability::DoorView;
+use crate::placement::withheld_repair::WithheldRepair;
 use crate::quorum::recovery::reports::unheard;
 use crate::state::ClusterState;
 use crate::state::events::EventKind;
 use crate::state::node_row::NodeRow;
 use archon_types::subject::Subject;
 use archon_types::{
-    CondemnedCopies, DiskFull, Facts, Finding, Holds, LogPin, Millis, NodeGoal, NodeId, NodeStatus, Partition,
-    PartitionId, PartitionStatus, ReasonCode, Supply, Table, TableId,
+    CondemnedCopies, DiskFull, Facts, Finding, LogPin, Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId,
+    PartitionStatus, ReasonCode, Supply, Table, TableContent, TableId,
 };
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ pub fn quorum_waits(state: &ClusterState) -> Vec<Finding> {
 }
 
 /// Returns up to `most` findings, most urgent first.
-pub fn waits(state: &ClusterState, remembered: &Remembered, disks: &Disks, most: usize) -> Vec<Finding> {
+pub fn waits(state: &ClusterState, remembered: &LeaderView, disks: &Disks, most: usize) -> Vec<Finding> {
     let explainer = Explainer::new(state, remembered);
     let mut found: Vec<Finding> = Vec::new();
     let mut add = |more: &mut dyn Iterator<Item = Finding>| {
@@ -171,7 +171,7 @@ fn missing_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Findin
             raisable: explainer.raisable(),
         });
     }
-    if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
+    if let Some((partitions, WithheldRepair { failed, of })) = shortage.withheld {
         add(Facts::RepairWithheld { partitions_short: Some(partitions), nodes_failed: failed, nodes_total: of });
     }
     if counts.partitions_under_replicated > 0 {
@@ -200,7 +200,7 @@ fn waits_for_members(state: &ClusterState, explainer: &Explainer<'_>, table: &Ta
     // While all of it is owned, nothing waits.
     let unowned = || state.partitions.of_table(table.id).any(|row| row.leader.is_none());
     let unserved = || !state.participants.serving(&table.name).any(NodeRow::takes_placements);
-    if table.holds == Holds::Lease && unserved() && unowned() {
+    if table.holds == TableContent::Lease && unserved() && unowned() {
         let finding = Finding::new(state.table_subject(table.id), explainer.no_participant(table));
         let free = explainer.unserved_since(PartitionId::new(table.id, 0)).unwrap_or_default();
         // A new leader does not know since when leases are free, but the table's creation is in the state.

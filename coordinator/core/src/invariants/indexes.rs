@@ -2,11 +2,11 @@
 
 use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
-use crate::state::condemned::Condemned;
 use crate::state::former_leaders::FormerLeaders;
 use crate::state::migrations::Migrations;
 use crate::state::nodes::Nodes;
 use crate::state::partitions::Partitions;
+use crate::state::tombstones::Tombstones;
 
 const NAME: &str = "indexes";
 
@@ -26,7 +26,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     if Nodes::from(state.nodes.values().cloned().collect::<Vec<_>>()) != state.nodes {
         return violated(NAME, "of nodes");
     }
-    if Condemned::from_iter(state.condemned.iter()) != state.condemned {
+    if Tombstones::from_iter(state.condemned.iter()) != state.condemned {
         return violated(NAME, "of condemned copies");
     }
     let newest = state.participants.values().map(|row| row.node.version).max().unwrap_or_default();

@@ -41,13 +41,13 @@ fn of_table(state: &ClusterState, table: &Table) -> Result<(), Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{Epoch, Holds, PartitionId, PartitionStatus, RangeLimits, TableId, Version};
+    use archon_types::{Epoch, PartitionId, PartitionStatus, RangeLimits, TableContent, TableId, Version};
 
     fn state(ranges: &[(&'static str, Option<&'static str>)]) -> ClusterState {
         let (id, version) = (TableId::new(1), Version::new(1));
         let mut state = ClusterState::new();
         let (name, keys) = ("times".to_owned(), Keys::Range { next: 3, limits: RangeLimits::NONE });
-        state.tables.insert(id, Table { id, name, keys, replication: 1, holds: Holds::Data, version });
+        state.tables.insert(id, Table { id, name, keys, replication: 1, holds: TableContent::Data, version });
         for (index, (begin, end)) in (0..).zip(ranges) {
             state.partitions.insert(Partition {
                 id: PartitionId::new(id, index),

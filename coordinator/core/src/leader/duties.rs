@@ -143,7 +143,7 @@ pub fn table_ready(state: &ClusterState, table: TableId) -> Result<(), ErrorDeta
     let Some(row) = state.tables.get(&table) else {
         return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {table}")));
     };
-    if row.holds == archon_types::Holds::Lease {
+    if row.holds == archon_types::TableContent::Lease {
         return Ok(()); // Callers must learn that a partition has no owner.
     }
     let assigned = |row: &archon_types::Partition| row.status != PartitionStatus::Unassigned;

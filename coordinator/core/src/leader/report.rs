@@ -2,17 +2,17 @@
 //! outdated fact changes nothing.
 
 use crate::command::Command;
-use crate::command::edit::{Edit, Ending, PartitionChange};
+use crate::command::edit::{Edit, LeadershipEnd, PartitionChange};
 use crate::leases::{Owners, hand_over};
 use crate::liveness::{Liveness, failover};
 use crate::mutant::Mutant;
 use crate::operator::too_large;
-use crate::placement::candidate;
+use crate::placement::next_leader;
 use crate::placement::out_of_sync::is_lost;
 use crate::ranges::splits;
 use crate::state::ClusterState;
-use crate::state::departed::Condition;
-use crate::state::recovery::Standing;
+use crate::state::out_of_sync_copy::Condition;
+use crate::state::recovery::FrozenReplica;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeGoal, NodeId, Partition, PartitionStatus,
     PlacementId, ReplicaName, ReplicaState, Report, RightStage, Table, Version,
@@ -79,7 +79,7 @@ impl Reports<'_> {
             && !state.is_lease(report.partition.table)
         {
             let Fact::Inspected { last } = report.fact else { return Ok(Vec::new()) };
-            let standing = Standing { partition: report.partition, promised: report.epoch, last };
+            let standing = FrozenReplica { partition: report.partition, promised: report.epoch, last };
             let placement = report.placement;
             let told = Command::Inspected { node, incarnation, placement, standing };
             return Ok(if recovery.awaits(node, incarnation, placement) { vec![told] } else { Vec::new() });
@@ -254,25 +254,25 @@ impl Reports<'_> {
     fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
         let own = self.node;
         if self.state.is_offline(row.id) {
-            return change(row, vec![Edit::Vacate(Ending::Released)]);
+            return change(row, vec![Edit::Vacate(LeadershipEnd::Released)]);
         }
         let renewed = row.leader.filter(|_| {
             self.state.is_bumped(row.id) && self.liveness.may_lead(own) && !self.liveness.doors.spares(own)
         });
         let incarnation = self.incarnation;
-        let again = renewed.map(|placement| Edit::Lead { placement, incarnation, ending: Ending::Released });
+        let again = renewed.map(|placement| Edit::Lead { placement, incarnation, ending: LeadershipEnd::Released });
         if let Some(again) = again.clone().filter(|_| !self.is_to_leave(row)) {
             return change(row, vec![again]);
         }
         let edits = if self.state.is_lease(row.id.table) {
             let next = self.owners.next(self.liveness, row, |other| other == own);
-            next.map(|next| hand_over::take_over(row, next, Ending::Released))
+            next.map(|next| hand_over::take_over(row, next, LeadershipEnd::Released))
         } else {
             let successor = self.successor(row, |other| other == own);
             Some(vec![successor]).filter(|edits| !matches!(edits[..], [Edit::Vacate(_)]))
         };
         // A leadership that no other copy can take is renewed in place despite the goal.
-        change(row, edits.unwrap_or_else(|| vec![again.unwrap_or(Edit::Vacate(Ending::Released))]))
+        change(row, edits.unwrap_or_else(|| vec![again.unwrap_or(Edit::Vacate(LeadershipEnd::Released))]))
     }
 
     /// Returns true if an operator wants the leader away from this partition.
@@ -292,9 +292,9 @@ impl Reports<'_> {
         let only = liveness.isolated.successor(row, self.now, able);
         let excluded =
             |other: NodeId| ruled_out(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
-        match candidate::candidate(state, row, &mut self.named, excluded, |node| liveness.doors.spares(node)) {
-            Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
-            None => Edit::Vacate(Ending::Released),
+        match next_leader::next_leader(state, row, &mut self.named, excluded, |node| liveness.doors.spares(node)) {
+            Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: LeadershipEnd::Released },
+            None => Edit::Vacate(LeadershipEnd::Released),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! One turn of control: the commands to commit now, from the state and the leader's memory alone.
 
 use crate::command::Command;
-use crate::command::edit::{Edit, Ending, PartitionChange};
-use crate::leases::{self, Owners, Seen, hand_over};
+use crate::command::edit::{Edit, LeadershipEnd, PartitionChange};
+use crate::leases::{self, BalanceInputs, Owners, hand_over};
 use crate::liveness::Liveness;
 use crate::liveness::failover::{self, Election};
 use crate::placement::assign;
-use crate::placement::migrate::{self, Next, hands_over};
+use crate::placement::migrate::{self, MigrationStep, hands_over};
 use crate::placement::out_of_sync::may_go;
 use crate::placement::repair::{self, Repairs};
 use crate::placement::waits::copies_by_node;
@@ -229,7 +229,7 @@ impl Pass<'_> {
                     continue;
                 }
                 let Some(next) = owners.next(self.liveness, row, |_| false) else { continue };
-                let edits = hand_over::take_over(row, next, Ending::Lapsed);
+                let edits = hand_over::take_over(row, next, LeadershipEnd::Lapsed);
                 self.liveness.note_proposed(row.id, row.version, self.now);
                 first.push(PartitionChange { partition: row.id, if_version: row.version, edits });
             }
@@ -250,7 +250,7 @@ impl Pass<'_> {
 
     /// Returns the moves that make a lease table even, at intervals.
     fn uneven(&mut self, table: &Table, settled: bool) -> Vec<(PartitionId, NodeId)> {
-        let seen = Seen { applied: self.state.applied, settled };
+        let seen = BalanceInputs { applied: self.state.applied, settled };
         match self.liveness.churn.may_balance(table.id, seen, self.now) {
             Ok(()) => {
                 let moves = leases::lease_moves(self.state, table, settled, self.liveness);
@@ -404,16 +404,16 @@ impl Pass<'_> {
                 continue;
             }
             match migrate::next(self.state, migration) {
-                Next::Step(command) => self.propose(commands, row, command),
-                Next::Wait(_) => {}
+                MigrationStep::Step(command) => self.propose(commands, row, command),
+                MigrationStep::Wait(_) => {}
                 // Clients cannot reach it.
-                Next::Lead(_) if self.liveness.doors.spares(migration.to) => {}
-                Next::Lead(command) if handing_over < HAND_OVERS_MAX => {
+                MigrationStep::Lead(_) if self.liveness.doors.spares(migration.to) => {}
+                MigrationStep::Lead(command) if handing_over < HAND_OVERS_MAX => {
                     handing_over += 1;
                     self.propose(commands, row, command);
                 }
-                Next::Lead(_) => {}
-                Next::Begin => {
+                MigrationStep::Lead(_) => {}
+                MigrationStep::Begin => {
                     let full = |node| copies.get(&node).copied().unwrap_or(0) >= most;
                     if full(migration.from) || full(migration.to) {
                         continue;

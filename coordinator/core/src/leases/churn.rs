@@ -24,21 +24,21 @@ pub(crate) struct Churn {
     /// Times of the first and last arrival or departure, while unsettled.
     unsettled: Option<(Millis, Millis)>,
     /// Results of recent balancings by table.
-    balanced: BTreeMap<TableId, Balanced>,
+    balanced: BTreeMap<TableId, BalanceResult>,
 }
 
 /// Result of a recent balancing of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Balanced {
+struct BalanceResult {
     /// Time at which it may be balanced again.
     again_at: Millis,
     /// Inputs with which it was found even, if nothing had to move.
-    even: Option<Seen>,
+    even: Option<BalanceInputs>,
 }
 
 /// Inputs of the balancing of a table. Its other inputs change with failures and fences, which change the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct BalanceInputs {
     /// Index of the last log entry.
     pub(crate) applied: u64,
     /// True if the participants were settled.
@@ -70,17 +70,22 @@ impl Churn {
 
     /// Checks that the table may be balanced now; else returns the time when it may: `None` if it was found even and
     /// nothing has changed. A caller that gets permission must balance it.
-    pub(crate) fn may_balance(&mut self, table: TableId, seen: Seen, now: Millis) -> Result<(), Option<Millis>> {
+    pub(crate) fn may_balance(
+        &mut self,
+        table: TableId,
+        seen: BalanceInputs,
+        now: Millis,
+    ) -> Result<(), Option<Millis>> {
         if let Some(balanced) = self.balanced.get(&table).filter(|balanced| now < balanced.again_at) {
             // Otherwise two tables balanced at different times would forever cause one another's next turn.
             return Err(Some(balanced.again_at).filter(|_| balanced.even != Some(seen)));
         }
-        self.balanced.insert(table, Balanced { again_at: now.plus(BALANCED_MS), even: None });
+        self.balanced.insert(table, BalanceResult { again_at: now.plus(BALANCED_MS), even: None });
         Ok(())
     }
 
     /// Records that the table was balanced just now and nothing had to move.
-    pub(crate) fn note_balanced(&mut self, table: TableId, seen: Seen) {
+    pub(crate) fn note_balanced(&mut self, table: TableId, seen: BalanceInputs) {
         if let Some(balanced) = self.balanced.get_mut(&table) {
             balanced.even = Some(seen);
         }

@@ -1,6 +1,6 @@
 //! Hand-overs of leases from one owner to the next.
 
-use crate::command::edit::{Edit, Ending};
+use crate::command::edit::{Edit, LeadershipEnd};
 use crate::state::ClusterState;
 use archon_types::{Incarnation, NodeId, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
 
@@ -25,7 +25,7 @@ pub(crate) fn hands_over(state: &ClusterState, row: &Partition, owner: &Placemen
 }
 
 /// Returns the edits that make `next` the only owner of a partition.
-pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: Ending) -> Vec<Edit> {
+pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: LeadershipEnd) -> Vec<Edit> {
     let NextOwner { placement, incarnation } = next;
     if row.status == PartitionStatus::Unassigned {
         return vec![Edit::Assign(vec![placement])];

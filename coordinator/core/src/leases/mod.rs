@@ -15,7 +15,7 @@ mod owners;
 pub(crate) mod served_tables;
 mod staying;
 
-pub(crate) use churn::{Churn, Seen};
+pub(crate) use churn::{BalanceInputs, Churn};
 pub(crate) use lease_moves::lease_moves;
 pub(crate) use owners::Owners;
 pub(crate) use staying::Successors;

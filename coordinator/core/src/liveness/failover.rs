@@ -1,10 +1,10 @@
 //! Elections of leaders: after a node failed, and for any partition without one.
 
-use crate::command::edit::{Edit, Ending, PartitionChange};
+use crate::command::edit::{Edit, LeadershipEnd, PartitionChange};
 use crate::command::{Command, Successor};
 use crate::leases::{Owners, hand_over};
 use crate::liveness::Liveness;
-use crate::placement::candidate::candidate;
+use crate::placement::next_leader::next_leader;
 use crate::state::ClusterState;
 use archon_types::{Incarnation, Millis, NodeId, Partition, TableId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub(crate) fn node_failed(
         .filter(|row| !state.is_lease(row.id.table) && !state.is_offline(row.id))
         .filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node))
         .filter_map(|row| {
-            let (placement, incarnation) = candidate(state, row, &mut extra, excluded, spared)?;
+            let (placement, incarnation) = next_leader(state, row, &mut extra, excluded, spared)?;
             Some(Successor { partition: row.id, if_version: row.version, placement, incarnation })
         })
         .collect();
@@ -95,21 +95,21 @@ pub(crate) fn elect(
         return Election::Wait(over_at);
     }
     if state.is_offline(row.id) {
-        let vacate = || PartitionChange::one(row.id, row.version, Edit::Vacate(Ending::Lapsed));
+        let vacate = || PartitionChange::one(row.id, row.version, Edit::Vacate(LeadershipEnd::Lapsed));
         return row.leader.map_or(Election::Nothing, |_| Election::Elect(Command::Change(vec![vacate()])));
     }
     if state.is_lease(row.id.table) {
         let Some(next) = owners.next(liveness, row, |_| false) else { return Election::Nothing };
-        let edits = hand_over::take_over(row, next, Ending::Lapsed);
+        let edits = hand_over::take_over(row, next, LeadershipEnd::Lapsed);
         let change = PartitionChange { partition: row.id, if_version: row.version, edits };
         return Election::Elect(Command::Change(vec![change]));
     }
     let only = liveness.isolated.successor(row, now, |node| state.is_active(node) && liveness.may_lead(node));
     let excluded = |node| !liveness.may_lead(node) || only.is_some_and(|only| only != node);
-    let Some((placement, incarnation)) = candidate(state, row, extra, excluded, |node| liveness.doors.spares(node))
+    let Some((placement, incarnation)) = next_leader(state, row, extra, excluded, |node| liveness.doors.spares(node))
     else {
         return Election::Nothing;
     };
-    let edit = Edit::Lead { placement, incarnation, ending: Ending::Lapsed };
+    let edit = Edit::Lead { placement, incarnation, ending: LeadershipEnd::Lapsed };
     Election::Elect(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]))
 }

@@ -26,7 +26,7 @@ const WAIT_MS: u64 = 5_000;
 
 /// Report of a leader that may not drop its silent followers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Isolated {
+struct IsolationReport {
     epoch: Epoch,
     /// The Live copies it hears, including its own.
     hears: BTreeSet<PlacementId>,
@@ -36,7 +36,7 @@ struct Isolated {
 
 /// A moved leadership.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Moved {
+struct MovedLeadership {
     to: PlacementId,
     /// The ended epoch.
     epoch: Epoch,
@@ -44,7 +44,7 @@ struct Moved {
     times: u32,
 }
 
-impl Moved {
+impl MovedLeadership {
     fn pause_ms(&self) -> u64 {
         PAUSE_MS.saturating_mul(1 << self.times.min(10)).min(PAUSE_MS_MAX)
     }
@@ -53,10 +53,10 @@ impl Moved {
 /// Memory of the leading coordinator about isolated leaders.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IsolatedLeaders {
-    isolated: BTreeMap<PartitionId, Isolated>,
+    isolated: BTreeMap<PartitionId, IsolationReport>,
     /// Time of the last report by the first node that it does not hear the second one.
     silent: BTreeMap<(NodeId, NodeId), Millis>,
-    moved: BTreeMap<PartitionId, Moved>,
+    moved: BTreeMap<PartitionId, MovedLeadership>,
 }
 
 impl IsolatedLeaders {
@@ -73,7 +73,7 @@ impl IsolatedLeaders {
         }
         let before = self.isolated.get(&row.id).filter(|isolated| isolated.epoch == row.epoch);
         let first = before.map_or(now, |isolated| isolated.first);
-        self.isolated.insert(row.id, Isolated { epoch: row.epoch, hears, first, last: now });
+        self.isolated.insert(row.id, IsolationReport { epoch: row.epoch, hears, first, last: now });
     }
 
     /// Returns the leaders that may not go on alone and reported recently, each with its epoch and the number of Live
@@ -131,7 +131,7 @@ impl IsolatedLeaders {
         }
         for (partition, to, epoch) in &due {
             let times = self.moved.get(partition).map_or(0, |moved| moved.times + 1);
-            self.moved.insert(*partition, Moved { to: *to, epoch: *epoch, at: now, times });
+            self.moved.insert(*partition, MovedLeadership { to: *to, epoch: *epoch, at: now, times });
             self.isolated.remove(partition);
         }
         due.into_iter().map(|(partition, _, _)| partition).collect()

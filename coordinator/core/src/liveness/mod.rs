@@ -4,17 +4,17 @@
 //! All instants are on this coordinator's own monotonic clock.
 
 pub(crate) mod confirm;
-pub(crate) mod doors;
 pub(crate) mod failover;
 mod isolated_leaders;
+pub(crate) mod reachability;
 pub(crate) mod unreached;
 mod withdrawals;
 
-use crate::findings::unserved::Unserved;
+use crate::findings::unavailable_partitions::UnavailablePartitions;
 use crate::leases::Churn;
-use crate::liveness::doors::Doors;
 use crate::liveness::isolated_leaders::IsolatedLeaders;
-use crate::liveness::withdrawals::{Withdrawals, Withdrawn};
+use crate::liveness::reachability::Reachability;
+use crate::liveness::withdrawals::{Withdrawals, WithdrawnLeadership};
 use crate::mutant::Mutant;
 use crate::operator::countdowns::Countdowns;
 use crate::ranges::automatic_merges::AutomaticMerges;
@@ -43,7 +43,7 @@ pub struct HeartbeatAnswer {
 
 /// Memory of one node's present incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Life {
+struct IncarnationState {
     incarnation: Incarnation,
     /// The highest number of its heartbeats; zero before the first.
     number: u64,
@@ -61,7 +61,7 @@ struct Life {
     timeout_ms: u64,
 }
 
-impl Life {
+impl IncarnationState {
     fn new(state: &ClusterState, node: NodeId, incarnation: Incarnation, now: Millis) -> Self {
         let timeout_ms = state.timing_of(node).failure_timeout_ms;
         Self {
@@ -81,7 +81,7 @@ impl Life {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Liveness {
     became_leader_at: Millis,
-    lives: BTreeMap<NodeId, Life>,
+    lives: BTreeMap<NodeId, IncarnationState>,
     /// The last answers to replaced incarnations, each kept for that incarnation's failure time-out, in milliseconds.
     earlier: BTreeMap<(NodeId, Incarnation), (Millis, u64)>,
     /// Leaderships that no lease covers any longer.
@@ -97,7 +97,7 @@ pub struct Liveness {
     /// Leaders that hear too few followers (rule 6).
     pub(crate) isolated: IsolatedLeaders,
     /// Nodes that clients cannot reach (rules 74 to 76).
-    pub(crate) doors: Doors,
+    pub(crate) doors: Reachability,
     /// Time since each failed node is known to be failed.
     failed_since: BTreeMap<NodeId, Millis>,
     /// A superset of the nodes that are being failed or about to exit.
@@ -107,7 +107,7 @@ pub struct Liveness {
     /// Participants that came, went or gave partitions up.
     pub(crate) churn: Churn,
     /// Start of the unavailability of partitions.
-    pub(crate) unserved: Unserved,
+    pub(crate) unserved: UnavailablePartitions,
     /// Splits in progress.
     pub(crate) splits: Splits,
     /// Automatic splits.
@@ -136,12 +136,12 @@ impl Liveness {
             placement_last: 0,
             passed: None,
             isolated: IsolatedLeaders::default(),
-            doors: Doors::default(),
+            doors: Reachability::default(),
             failed_since: BTreeMap::new(),
             excluded: BTreeSet::new(),
             synced: (Version::ZERO, Version::ZERO),
             churn: Churn::new(now),
-            unserved: Unserved::default(),
+            unserved: UnavailablePartitions::default(),
             splits: Splits::default(),
             automatic_splits: AutomaticSplits::default(),
             automatic_merges: AutomaticMerges::default(),
@@ -201,7 +201,7 @@ impl Liveness {
                     self.earlier.insert((row.id, life.incarnation), (answered, life.timeout_ms));
                 }
             } else if !same {
-                let life = Life::new(state, row.id, row.incarnation, now);
+                let life = IncarnationState::new(state, row.id, row.incarnation, now);
                 self.lives.insert(row.id, life);
                 if let Some((at, _)) = &mut self.nobody_fails_before {
                     *at = (*at).min(now.plus(life.timeout_ms));
@@ -300,10 +300,10 @@ impl Liveness {
         let Some(row) = state.partitions.get(partition) else { return false };
         let Some(leader) = row.leader_placement() else { return false };
         let Some(incarnation) = state.incarnation(leader.node) else { return false };
-        let same = |held: &Withdrawn| held.epoch == row.epoch && held.incarnation == incarnation;
+        let same = |held: &WithdrawnLeadership| held.epoch == row.epoch && held.incarnation == incarnation;
         if !self.withdrawals.get(partition).is_some_and(same) {
             let answered = self.last_answer(state, leader.node, incarnation);
-            let withdrawn = Withdrawn { epoch: row.epoch, node: leader.node, incarnation, answered };
+            let withdrawn = WithdrawnLeadership { epoch: row.epoch, node: leader.node, incarnation, answered };
             self.withdrawals.insert(partition, withdrawn);
             self.passed = None;
         }
@@ -465,13 +465,19 @@ impl Liveness {
     }
 
     /// Returns the recorded incarnation, creating the record for a new one.
-    fn life(&mut self, state: &ClusterState, node: NodeId, incarnation: Incarnation, now: Millis) -> &mut Life {
-        let life = self.lives.entry(node).or_insert_with(|| Life::new(state, node, incarnation, now));
+    fn life(
+        &mut self,
+        state: &ClusterState,
+        node: NodeId,
+        incarnation: Incarnation,
+        now: Millis,
+    ) -> &mut IncarnationState {
+        let life = self.lives.entry(node).or_insert_with(|| IncarnationState::new(state, node, incarnation, now));
         if life.incarnation != incarnation {
             if let Some(answered) = life.answered {
                 self.earlier.insert((node, life.incarnation), (answered, life.timeout_ms));
             }
-            *life = Life::new(state, node, incarnation, now);
+            *life = IncarnationState::new(state, node, incarnation, now);
         }
         life
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A withdrawn leadership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Withdrawn {
+pub(crate) struct WithdrawnLeadership {
     pub(crate) epoch: Epoch,
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
@@ -17,18 +17,18 @@ pub(crate) struct Withdrawn {
 /// All withdrawn leaderships.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Withdrawals {
-    by_partition: BTreeMap<PartitionId, Withdrawn>,
+    by_partition: BTreeMap<PartitionId, WithdrawnLeadership>,
     /// The same by node: each answer to a heartbeat lists those of its node.
     by_node: BTreeSet<(NodeId, PartitionId)>,
 }
 
 impl Withdrawals {
-    pub(crate) fn get(&self, partition: PartitionId) -> Option<&Withdrawn> {
+    pub(crate) fn get(&self, partition: PartitionId) -> Option<&WithdrawnLeadership> {
         self.by_partition.get(&partition)
     }
 
     /// Adds one, replacing an earlier one of the partition.
-    pub(crate) fn insert(&mut self, partition: PartitionId, withdrawn: Withdrawn) {
+    pub(crate) fn insert(&mut self, partition: PartitionId, withdrawn: WithdrawnLeadership) {
         if let Some(before) = self.by_partition.insert(partition, withdrawn) {
             self.by_node.remove(&(before.node, partition));
         }

@@ -6,8 +6,8 @@ use crate::state::node_row::NodeRow;
 use crate::state::protocols::WITHDRAWN_SINCE;
 use archon_types::limits::WEIGHTS;
 use archon_types::{
-    AccessList, ErrorDetail, ErrorKind, Holds, Millis, NodeId, OWN_SINCE, Participant, Right, Scope, Table, TableId,
-    WHENEVER, check_identity, weight_denial,
+    AccessList, ErrorDetail, ErrorKind, Millis, NodeId, OWN_SINCE, Participant, Right, Scope, Table, TableContent,
+    TableId, WHENEVER, check_identity, weight_denial,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,12 +92,12 @@ pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -
             );
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
         }
-        (_, Some(table)) if grants_own && table.holds == Holds::Data => {
+        (_, Some(table)) if grants_own && table.holds == TableContent::Data => {
             let why =
                 format!("table {} has rows and no leases to own: grant read or write of it to clients", table.name);
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
         }
-        (AccessChange::Grant(Right::Read | Right::Write), Some(table)) if table.holds == Holds::Lease => {
+        (AccessChange::Grant(Right::Read | Right::Write), Some(table)) if table.holds == TableContent::Lease => {
             let why = format!(
                 "table {} is a lease table without rows; every identity may query the owners; grant `own` to \
                  participants",
@@ -203,7 +203,7 @@ impl ClusterState {
     /// existing ones.
     pub fn not_granted(&self, name: &str, participant: &Participant) -> Option<&Table> {
         let served = participant.tables.iter().filter_map(|served| self.table_by_name(served));
-        let leased: Vec<&Table> = served.filter(|table| table.holds == Holds::Lease).collect();
+        let leased: Vec<&Table> = served.filter(|table| table.holds == TableContent::Lease).collect();
         let granted = self.protocol < OWN_SINCE || leased.iter().any(|table| self.access.may_own(name, table.id));
         leased.first().copied().filter(|_| !granted)
     }
@@ -213,7 +213,7 @@ impl ClusterState {
         let served = self.participants.get(&member).and_then(|row| row.participant.as_ref());
         let served = served.map_or(&[][..], |participant| participant.tables.as_slice());
         let tables = served.iter().filter_map(|name| self.table_by_name(name));
-        tables.filter(|table| table.holds == Holds::Lease).any(|table| self.lacks_grant(member, table.id))
+        tables.filter(|table| table.holds == TableContent::Lease).any(|table| self.lacks_grant(member, table.id))
     }
 
     /// Returns rights and refused certificates, as nodes apply them.

@@ -5,8 +5,8 @@ use crate::liveness::Liveness;
 use crate::operator::obstacle::Obstacle;
 use crate::placement::out_of_sync::{condition, delete_not_issued, rank};
 use crate::state::ClusterState;
-use crate::state::departed::Condition;
 use crate::state::former_leaders::FormerLeader;
+use crate::state::out_of_sync_copy::Condition;
 use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};
 use serde::{Deserialize, Serialize};
 

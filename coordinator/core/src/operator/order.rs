@@ -5,7 +5,7 @@ use crate::operator::obstacle::Obstacle;
 use crate::state::ClusterState;
 use crate::state::controls::{Bar, Order};
 use crate::state::node_row::NodeRow;
-use archon_types::{Holds, NodeGoal, NodeId, PartitionId};
+use archon_types::{NodeGoal, NodeId, PartitionId, TableContent};
 
 /// Checks that an order can be given, and returns its command; `None` if it holds already.
 ///
@@ -62,7 +62,9 @@ fn no_partition(state: &ClusterState, partition: PartitionId) -> Vec<Obstacle> {
 
 /// Checks that enough nodes are left for the data, for the partition with the most bars.
 fn check_bar(state: &ClusterState, bar: Bar, member: NodeId) -> Result<(), Vec<Obstacle>> {
-    let Some(table) = state.tables.get(&bar.table()).filter(|table| table.holds == Holds::Data) else { return Ok(()) };
+    let Some(table) = state.tables.get(&bar.table()).filter(|table| table.holds == TableContent::Data) else {
+        return Ok(());
+    };
     let holds = |row: &&NodeRow| row.keeps_placements() && row.node.id != member;
     let left = |partition: PartitionId| {
         state.nodes.values().filter(holds).filter(|row| !state.bars(partition, row.node.id)).count() as u64

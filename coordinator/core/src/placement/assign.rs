@@ -29,7 +29,7 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
     if !state.data_tables().any(|table| state.partitions.awaits_assignment(table.id)) {
         return (Vec::new(), false);
     }
-    let mut hand_out = HandOut::new(state);
+    let mut hand_out = NodePool::new(state);
     let mut placement_last = liveness.placement_last.max(state.placement_last.get());
     let mut changes = Vec::new();
     let mut more = false;
@@ -69,7 +69,7 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
 /// balancing the existing copies would give enough nodes room.
 pub(crate) fn nodes_at_limit(state: &ClusterState, partition: PartitionId) -> Option<(u32, bool)> {
     let row = state.partitions.get(partition)?;
-    let mut hand_out = HandOut::new(state);
+    let mut hand_out = NodePool::new(state);
     let replication = hand_out.replication_of(state.tables.get(&row.id.table)?)?;
     if hand_out.choose(row, replication).is_some() {
         return None;
@@ -111,7 +111,7 @@ struct Zone {
 }
 
 /// The nodes with their copies and shares.
-struct HandOut<'a> {
+struct NodePool<'a> {
     state: &'a ClusterState,
     nodes: Vec<EligibleNode<'a>>,
     /// Number of nodes that have room.
@@ -123,7 +123,7 @@ struct HandOut<'a> {
     order: BTreeSet<(Reverse<u64>, usize)>,
 }
 
-impl<'a> HandOut<'a> {
+impl<'a> NodePool<'a> {
     fn new(state: &'a ClusterState) -> Self {
         let mut named: BTreeMap<&str, usize> = BTreeMap::new();
         let mut zones_count = 0;

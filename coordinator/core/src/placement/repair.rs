@@ -4,8 +4,8 @@
 //!
 //! | a row has | next step | guard |
 //! |---|---|---|
-//! | fewer remaining copies than wanted | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; both nodes below the copy limit; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
-//! | a copy that was lost or damaged | `Retire`, one at a time | enough others are in sync on nodes that are alive (`departed::may_go`): until then it is kept as it is |
+//! | fewer remaining copies than wanted | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; both nodes below the copy limit; not for failed nodes while more than a third of those that hold copies or live are failed (`withheld_repair::withheld`) |
+//! | a copy that was lost or damaged | `Retire`, one at a time | enough others are in sync on nodes that are alive (`out_of_sync_copy::may_go`): until then it is kept as it is |
 //! | a copy to be deleted, with a node that was not alive to get the order | `Unload` again, when it is back | the same |
 //! | as many Live copies on nodes that are alive as wanted | `Retire`: leaving, loading and surplus copies | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
 //! | a half-made copy on a node that is not alive | `Retire` | – |
@@ -16,13 +16,13 @@
 
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
-use crate::findings::remembered::Remembered;
+use crate::findings::leader_view::LeaderView;
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::placement::eligible_nodes::EligibleNodes;
 use crate::placement::out_of_sync;
 use crate::placement::score::Need;
-use crate::placement::withheld::{Withheld, withheld};
+use crate::placement::withheld_repair::{WithheldRepair, withheld};
 use crate::state::ClusterState;
 use crate::state::migration::{Migration, MoveKind};
 use archon_types::{
@@ -42,7 +42,7 @@ pub(crate) struct Repairs<'a> {
     /// Nodes below the copy limit that may take a copy now; computed when the first copy is wanted.
     eligible: Option<EligibleNodes<'a>>,
     /// Set if too many nodes are failed, so that the copies of failed ones are not replaced.
-    withheld: Option<Withheld>,
+    withheld: Option<WithheldRepair>,
     copies_max: u32,
 }
 
@@ -59,11 +59,11 @@ pub(crate) enum Step {
 impl<'a> Repairs<'a> {
     /// Creates a view of the present state.
     pub(crate) fn new(state: &'a ClusterState, liveness: &Liveness, now: Millis) -> Self {
-        Self::of(state, &Remembered::of_copies(state, liveness, now))
+        Self::of(state, &LeaderView::of_copies(state, liveness, now))
     }
 
     /// Like [`Repairs::new`], with a snapshot of the memory.
-    pub(crate) fn of(state: &'a ClusterState, remembered: &Remembered) -> Self {
+    pub(crate) fn of(state: &'a ClusterState, remembered: &LeaderView) -> Self {
         let failed = remembered.failed.clone();
         let lost = state.nodes.down().filter(|row| row.node.status == NodeStatus::Lost);
         let mut leaving: BTreeSet<NodeId> = lost.map(|row| row.node.id).collect();
@@ -98,7 +98,7 @@ impl<'a> Repairs<'a> {
     }
 
     /// Returns the failed nodes if copies of failed nodes are not replaced now.
-    pub(crate) const fn withheld(&self) -> Option<Withheld> {
+    pub(crate) const fn withheld(&self) -> Option<WithheldRepair> {
         self.withheld
     }
 

@@ -1,6 +1,6 @@
 //! Blockers of moves, above all the copy limit: the maximum number of copies in progress at each node.
 
-use crate::placement::migrate::{Next, Phase, next, phase};
+use crate::placement::migrate::{MigrationStep, Phase, next, phase};
 use crate::state::ClusterState;
 use crate::state::migration::{Migration, MoveKind};
 use archon_types::{NodeId, ReplicaState};
@@ -53,10 +53,10 @@ impl<'a> Waits<'a> {
             return None;
         }
         match next(self.state, migration) {
-            Next::Wait(why) => Some(why),
-            Next::Step(_) => None,
-            Next::Lead(_) => Some("other leaderships are being moved".into()),
-            Next::Begin => {
+            MigrationStep::Wait(why) => Some(why),
+            MigrationStep::Step(_) => None,
+            MigrationStep::Lead(_) => Some("other leaderships are being moved".into()),
+            MigrationStep::Begin => {
                 let copies = self.copies.get_or_init(|| copies_by_node(self.state));
                 let most = self.state.settings.copies_per_node_max;
                 let full = |node: NodeId| copies.get(&node).copied().unwrap_or(0) >= most;

@@ -10,7 +10,7 @@ use crate::command::refusals::refused;
 use crate::operator::check_merge;
 use crate::ranges::proposals::{LastProposal, Outcome, Proposals};
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, Millis, Partition, PartitionId, RangeLimits, TableId, Undersized};
+use archon_types::{ErrorDetail, LowUsage, Millis, Partition, PartitionId, RangeLimits, TableId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) const WORD_MS: u64 = 30_000;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AutomaticMerges {
     /// By first key, so that neighbours are found at once.
-    small: BTreeMap<(TableId, Bytes), Small>,
+    small: BTreeMap<(TableId, Bytes), SmallPartition>,
     /// Time at which expired reports are removed next.
     forget_at: Millis,
     /// By the left partition.
@@ -31,10 +31,10 @@ pub(crate) struct AutomaticMerges {
 
 /// A partition that its leader reported as small.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Small {
+struct SmallPartition {
     partition: PartitionId,
     end: Option<Bytes>,
-    has: Undersized,
+    has: LowUsage,
     said: Millis,
 }
 
@@ -58,7 +58,7 @@ impl AutomaticMerges {
         state: &ClusterState,
         now: Millis,
         row: &Partition,
-        has: Undersized,
+        has: LowUsage,
     ) -> Result<Option<Command>, ErrorDetail> {
         let limits = state.range_limits(row.id.table);
         self.sync(state, now);
@@ -67,7 +67,7 @@ impl AutomaticMerges {
             self.small.remove(&place);
             return Ok(None);
         }
-        self.small.insert(place, Small { partition: row.id, end: row.range.end.clone(), has, said: now });
+        self.small.insert(place, SmallPartition { partition: row.id, end: row.range.end.clone(), has, said: now });
         let Some((left, right, bytes)) = self.pair(state, row, has, limits, now) else { return Ok(None) };
         if self.proposals.has(left) {
             return Ok(None);
@@ -91,7 +91,7 @@ impl AutomaticMerges {
         &self,
         state: &ClusterState,
         row: &Partition,
-        has: Undersized,
+        has: LowUsage,
         limits: RangeLimits,
         now: Millis,
     ) -> Option<(PartitionId, PartitionId, u64)> {
@@ -139,7 +139,7 @@ fn outcome(state: &ClusterState, left: PartitionId, last: &LastProposal, now: Mi
     if row.version == last.version { Outcome::Void } else { Outcome::GivenUp }
 }
 
-impl Small {
+impl SmallPartition {
     fn is_fresh(&self, now: Millis) -> bool {
         now.since(self.said) < WORD_MS
     }

@@ -10,7 +10,7 @@ use crate::command::refusals::refused;
 use crate::operator::check_split;
 use crate::ranges::proposals::{LastProposal, Outcome, Proposals};
 use crate::state::ClusterState;
-use archon_types::{ErrorDetail, Millis, NodeId, Outgrown, Partition, PartitionId};
+use archon_types::{ErrorDetail, ExceededLimit, Millis, NodeId, Partition, PartitionId};
 use bytes::Bytes;
 
 /// Number of splits in progress, including operators', from which on no automatic one starts.
@@ -38,7 +38,7 @@ impl AutomaticSplits {
         now: Millis,
         row: &Partition,
         at: &Bytes,
-        by: Outgrown,
+        by: ExceededLimit,
     ) -> Result<Option<Command>, ErrorDetail> {
         if !state.range_limits(row.id.table).are_exceeded(by) {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Common checks of splits and merges.
 
 use crate::operator::cancel::{CANCEL_MOVES, cancel_merge, cancel_split};
-use crate::placement::withheld::withheld;
+use crate::placement::withheld_repair::withheld;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, Partition, PartitionId, PartitionStatus, ReplicaState, Table};
 use std::fmt::{self, Display, Formatter};

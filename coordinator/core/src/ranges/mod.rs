@@ -6,7 +6,7 @@ pub(crate) mod common_checks;
 pub(crate) mod merge_checks;
 pub(crate) mod merges;
 mod proposals;
-pub(crate) mod reshapings;
+pub(crate) mod range_changes;
 mod rest;
 pub(crate) mod split_checks;
 pub(crate) mod splits;

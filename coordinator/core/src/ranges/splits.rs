@@ -5,11 +5,11 @@
 
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
-use crate::placement::{candidate, out_of_sync};
+use crate::placement::{next_leader, out_of_sync};
 use crate::ranges::step::Step;
 use crate::state::ClusterState;
 use archon_types::{
-    ErrorDetail, ErrorKind, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, ReshapingPhase,
+    ErrorDetail, ErrorKind, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, RangeChangePhase,
     RightCopy, RightStage, Split, Version,
 };
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ impl Phase {
     const fn of(split: &Split) -> Self {
         let goal = split.goal();
         match split.phase() {
-            ReshapingPhase::Forming => Self { goal, ms_max: CUT_MS_MAX, stragglers_ms: STRAGGLERS_MS },
+            RangeChangePhase::Forming => Self { goal, ms_max: CUT_MS_MAX, stragglers_ms: STRAGGLERS_MS },
             _ => Self { goal, ms_max: COPYING_MS_MAX, stragglers_ms: COPYING_STRAGGLERS_MS },
         }
     }
@@ -129,7 +129,7 @@ fn phase_end(state: &ClusterState, row: &Partition, split: &Split, able: impl Fn
     }
     let right = split.right_row(row);
     let (leader, incarnation) =
-        candidate::candidate(state, &right, &mut BTreeMap::new(), |node| !able(node), |_| false)?;
+        next_leader::next_leader(state, &right, &mut BTreeMap::new(), |node| !able(node), |_| false)?;
     Some(Edit::Part { leader, incarnation })
 }
 

@@ -5,7 +5,7 @@ use crate::state::controls::Bar;
 use crate::state::coordinators::Wish;
 use crate::state::migration::MigrationId;
 use archon_types::{
-    Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, Outgrown, PartitionId, PlacementId, Right, Seq,
+    Epoch, ExceededLimit, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, PlacementId, Right, Seq,
     SettingStep, TableId, TableTraits, Version,
 };
 use bytes::Bytes;
@@ -103,7 +103,7 @@ pub enum EventKind {
     TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
     /// A split began: the keys from `at` on move to `right`. Automatic if `outgrown` names an exceeded limit of the
     /// table.
-    SplitBegun { partition: PartitionId, right: PartitionId, at: Bytes, outgrown: Option<Outgrown> },
+    SplitBegun { partition: PartitionId, right: PartitionId, at: Bytes, outgrown: Option<ExceededLimit> },
     /// The copies of `right` have the keys, and the leader gives them up.
     SplitCut { partition: PartitionId, right: PartitionId },
     /// A split completed: `right` has the keys from `at` on.

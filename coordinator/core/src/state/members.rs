@@ -5,8 +5,8 @@ use crate::state::former_leaders::FormerLeader;
 use crate::state::node_row::NodeRow;
 use crate::state::nodes::Nodes;
 use archon_types::{
-    ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, NodeId, NodeStatus, Partition, RemovedNodes, StorageId,
-    TableId, Version,
+    ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, NodeStatus, Partition, RemovedNodes, StorageId,
+    TableContent, TableId, Version,
 };
 
 impl FormerLeader {
@@ -87,8 +87,8 @@ impl ClusterState {
     pub fn serves(&self, member: NodeId, table: TableId) -> bool {
         let Some(table) = self.tables.get(&table) else { return false };
         match self.participants.get(&member).and_then(|row| row.participant.as_ref()) {
-            Some(participant) => table.holds == Holds::Lease && participant.serves(&table.name),
-            None => table.holds == Holds::Data,
+            Some(participant) => table.holds == TableContent::Lease && participant.serves(&table.name),
+            None => table.holds == TableContent::Data,
         }
     }
 

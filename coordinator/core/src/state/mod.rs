@@ -1,10 +1,8 @@
 //! The replicated state that the Raft log builds and a snapshot holds.
 
 pub(crate) mod actor;
-pub(crate) mod condemned;
 pub(crate) mod controls;
 pub(crate) mod coordinators;
-pub(crate) mod departed;
 pub(crate) mod events;
 pub(crate) mod former_leaders;
 pub(crate) mod image;
@@ -14,31 +12,33 @@ pub(crate) mod migrations;
 pub(crate) mod names;
 pub(crate) mod node_row;
 pub(crate) mod nodes;
+pub(crate) mod out_of_sync_copy;
 pub(crate) mod partitions;
 pub(crate) mod protocols;
 pub(crate) mod recovery;
 pub(crate) mod response;
 pub(crate) mod tally;
+pub(crate) mod tombstones;
 
 use crate::mutant::Mutant;
-use crate::state::condemned::Condemned;
 use crate::state::controls::Controls;
 use crate::state::coordinators::Coordinators;
-use crate::state::departed::Departed;
 use crate::state::events::{Event, EventKind};
 use crate::state::former_leaders::FormerLeaders;
 use crate::state::migration::Migration;
 use crate::state::migrations::Migrations;
 use crate::state::nodes::Nodes;
+use crate::state::out_of_sync_copy::OutOfSyncCopy;
 use crate::state::partitions::Partitions;
 use crate::state::protocols::WRITTEN_BOUNDS_SINCE;
 use crate::state::recovery::Recovery;
 use crate::state::response::Response;
+use crate::state::tombstones::Tombstones;
 use archon_types::limits::SPLIT_KEYS_BYTES_MAX;
 pub(crate) use archon_types::limits::{CONDEMNED_MAX, PARTITIONS_MAX};
 use archon_types::{
-    Access, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Millis, NodeId, Partition, PartitionId,
-    PlacementId, RangeLimits, RequestId, Settings, Table, TableId, TableList, Version,
+    Access, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Millis, NodeId, Partition, PartitionId,
+    PlacementId, RangeLimits, RequestId, Settings, Table, TableContent, TableId, TableList, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -127,7 +127,7 @@ pub struct ClusterState {
     pub partitions: Partitions,
     /// Copies that left sync: the version at which they did, and the data they may still hold. Of the whole ones the
     /// last that left has most of the data.
-    pub departed: BTreeMap<PlacementId, Departed>,
+    pub departed: BTreeMap<PlacementId, OutOfSyncCopy>,
     /// Partitions that were assigned and have not been Online since: their copies need not exist yet.
     pub untouched: BTreeSet<PartitionId>,
     /// Partitions of which a copy knew this epoch without a grant, until they serve above it.
@@ -136,7 +136,7 @@ pub struct ClusterState {
     pub former_leaders: FormerLeaders,
     /// Condemned copies of dropped and merged partitions and abandoned splits, until their nodes report their deletion.
     #[serde(default)]
-    pub condemned: Condemned,
+    pub condemned: Tombstones,
     /// Standing orders of operators about partitions and members.
     #[serde(default)]
     pub controls: Controls,
@@ -219,7 +219,7 @@ impl ClusterState {
             untouched: BTreeSet::new(),
             surpassed: BTreeMap::new(),
             former_leaders: FormerLeaders::default(),
-            condemned: Condemned::default(),
+            condemned: Tombstones::default(),
             controls: Controls::default(),
             migrations: Migrations::default(),
             answers: VecDeque::new(),
@@ -288,7 +288,7 @@ impl ClusterState {
 
     /// Returns the tables with copies on nodes.
     pub fn data_tables(&self) -> impl Iterator<Item = &Table> {
-        self.tables.values().filter(|table| table.holds == Holds::Data)
+        self.tables.values().filter(|table| table.holds == TableContent::Data)
     }
 
     /// Returns the partitions that have copies on nodes.
@@ -298,12 +298,12 @@ impl ClusterState {
 
     /// Returns the tables of leases.
     pub fn lease_tables(&self) -> impl Iterator<Item = &Table> {
-        self.tables.values().filter(|table| table.holds == Holds::Lease)
+        self.tables.values().filter(|table| table.holds == TableContent::Lease)
     }
 
     /// Returns true if the partitions of this table are leases.
     pub fn is_lease(&self, table: TableId) -> bool {
-        self.tables.get(&table).is_some_and(|table| table.holds == Holds::Lease)
+        self.tables.get(&table).is_some_and(|table| table.holds == TableContent::Lease)
     }
 
     /// Returns true if the table is by ranges.

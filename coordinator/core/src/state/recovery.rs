@@ -55,12 +55,12 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other_history: bool,
     /// The complete replicas that it holds, each with its details once the node has reported them.
-    pub copies: BTreeMap<PlacementId, Option<Standing>>,
+    pub copies: BTreeMap<PlacementId, Option<FrozenReplica>>,
 }
 
 /// A replica that accepts nothing any longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Standing {
+pub struct FrozenReplica {
     /// Its partition.
     pub partition: PartitionId,
     /// The highest epoch that it has persisted.
@@ -128,7 +128,7 @@ impl Recovery {
     }
 
     /// Returns the replicas that may count, by partition: each with its node.
-    pub(crate) fn standings(&self) -> BTreeMap<PartitionId, Vec<(PlacementId, NodeId, Standing)>> {
+    pub(crate) fn standings(&self) -> BTreeMap<PartitionId, Vec<(PlacementId, NodeId, FrozenReplica)>> {
         let mut by_partition: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (node, inventory) in self.inventories.iter().filter(|(_, inventory)| inventory.counts()) {
             for (placement, standing) in &inventory.copies {

@@ -42,7 +42,7 @@ fn repeated_request_gets_its_first_answer() {
         name: "orders".into(),
         partitioning: Partitioning::Hash { partitions: 4 },
         replication: 1,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     };
     let request = Some(RequestId::new(Uuid::from_u128(5)));
     let batch = CommandBatch { request, ..bed.batch(vec![create.clone()]) };
@@ -71,7 +71,7 @@ fn table_creation_respects_limits() {
         name: name.into(),
         partitioning: Partitioning::Hash { partitions },
         replication,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     };
     assert_eq!(bed.refused(create("t", 0, 1)), ErrorKind::InvalidArgument);
     assert_eq!(bed.refused(create("t", 16_385, 1)), ErrorKind::InvalidArgument);
@@ -125,7 +125,7 @@ fn range_table_starts_with_given_split_keys() {
     let mut bed = TestBed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
     let create = |points: &[&'static str], holds| {
         let split_at = points.iter().map(|point| (*point).into()).collect();
-        let replication = if holds == Holds::Lease { 1 } else { 2 };
+        let replication = if holds == TableContent::Lease { 1 } else { 2 };
         Command::CreateTable {
             name: "times".into(),
             partitioning: Partitioning::Range { split_at, limits: RangeLimits::NONE },
@@ -133,10 +133,14 @@ fn range_table_starts_with_given_split_keys() {
             holds,
         }
     };
-    for (points, holds) in [(&["b", "a"][..], Holds::Data), (&["a", "a"], Holds::Data), (&["a"], Holds::Lease)] {
+    for (points, holds) in
+        [(&["b", "a"][..], TableContent::Data), (&["a", "a"], TableContent::Data), (&["a"], TableContent::Lease)]
+    {
         assert_eq!(bed.refused(create(points, holds)), ErrorKind::InvalidArgument, "{points:?}");
     }
-    let Response::TableCreated { table } = bed.ok(create(&["g", "p"], Holds::Data)) else { panic!("not created") };
+    let Response::TableCreated { table } = bed.ok(create(&["g", "p"], TableContent::Data)) else {
+        panic!("not created")
+    };
     assert_eq!(bed.state.tables[&table].keys, Keys::Range { next: 3, limits: RangeLimits::NONE });
     let ends: Vec<_> = bed.state.partitions.of_table(table).map(|row| row.range.end.clone()).collect();
     assert_eq!(ends, [Some("g".into()), Some("p".into()), None]);

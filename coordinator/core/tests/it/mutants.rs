@@ -122,9 +122,9 @@ fn refusal_consumes_the_version(mutant: Option<Mutant>) -> bool {
 }
 
 /// Pieces without content.
-struct Nothing;
+struct EmptyPieces;
 
-impl term::Pieces for Nothing {
+impl term::Pieces for EmptyPieces {
     type Rows = ();
     type Nodes = ();
 
@@ -140,11 +140,11 @@ impl term::Pieces for Nothing {
 fn changed_duties_are_pushed(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let (leader, _) = leads(&bed);
-    let mut acknowledged = term::Acknowledged::default();
-    let (push, promise) = acknowledged.next(&bed.state, leader, &Nothing).expect("it was told nothing yet");
+    let mut acknowledged = term::PushProgress::default();
+    let (push, promise) = acknowledged.next(&bed.state, leader, &EmptyPieces).expect("it was told nothing yet");
     assert!(acknowledged.take(promise, push.version, false, bed.now));
     dropped(&mut bed);
-    let next = acknowledged.next(&bed.state, leader, &Nothing);
+    let next = acknowledged.next(&bed.state, leader, &EmptyPieces);
     next.is_some_and(|(push, _)| push.duties == duties(&bed.state, leader))
 }
 
@@ -268,7 +268,7 @@ fn leadership_is_granted_above_known_epochs(mutant: Option<Mutant>) -> bool {
     let row = bed.row(0).clone();
     let surpassed = Facts::EpochSurpassed { epoch: by.get() };
     let reported = |bed: &TestBed| {
-        let found = explain(&bed.state, &Remembered::default(), part(0)).expect("a partition");
+        let found = explain(&bed.state, &LeaderView::default(), part(0)).expect("a partition");
         found.iter().any(|finding| finding.facts == surpassed)
     };
     let told = reported(&bed);
@@ -301,7 +301,7 @@ fn election_applies_to_its_version_only(mutant: Option<Mutant>) -> bool {
     let heir = others(&bed)[0];
     let if_version = bed.row(0).version;
     bed.ok(Command::Change(vec![PartitionChange::one(part(0), if_version, Edit::Refuse)]));
-    let edit = Edit::Lead { placement: heir.placement, incarnation: heir.incarnation, ending: Ending::Lapsed };
+    let edit = Edit::Lead { placement: heir.placement, incarnation: heir.incarnation, ending: LeadershipEnd::Lapsed };
     let before = bed.row(0).epoch;
     bed.one(Command::Change(vec![PartitionChange::one(part(0), if_version, edit)]));
     bed.row(0).epoch == before

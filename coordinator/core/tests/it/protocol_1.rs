@@ -24,8 +24,8 @@ fn edits() -> Vec<Edit> {
     let at = Bytes::from_static(b"m");
     vec![
         Edit::Assign(vec![placement]),
-        Edit::Vacate(Ending::Released),
-        Edit::Lead { placement: PLACEMENT, incarnation: INCARNATION, ending: Ending::Lapsed },
+        Edit::Vacate(LeadershipEnd::Released),
+        Edit::Lead { placement: PLACEMENT, incarnation: INCARNATION, ending: LeadershipEnd::Lapsed },
         Edit::Add(placement),
         Edit::Repair(placement, "why".into()),
         Edit::Promote(PLACEMENT, INCARNATION),
@@ -45,7 +45,7 @@ fn edits() -> Vec<Edit> {
             commit: Seq::new(9),
             agreed: Seq::new(8),
         },
-        Edit::Split { at, right: 8, outgrown: Some(Outgrown::Bytes(1 << 30)) },
+        Edit::Split { at, right: 8, outgrown: Some(ExceededLimit::Bytes(1 << 30)) },
         Edit::Mirroring { attempt: VERSION, placement: PLACEMENT, incarnation: INCARNATION },
         Edit::Cut,
     ]
@@ -96,13 +96,13 @@ fn commands() -> Vec<Command> {
             name: "t".into(),
             partitioning: Partitioning::Range { split_at: vec![Bytes::from_static(b"m")], limits },
             replication: 3,
-            holds: Holds::Data,
+            holds: TableContent::Data,
         },
         Command::CreateTable {
             name: "jobs".into(),
             partitioning: Partitioning::Hash { partitions: 8 },
             replication: 1,
-            holds: Holds::Lease,
+            holds: TableContent::Lease,
         },
         Command::AlterTable {
             table: TableId::new(2),
@@ -134,7 +134,7 @@ fn commands() -> Vec<Command> {
             node: NODE,
             incarnation: INCARNATION,
             placement: PLACEMENT,
-            standing: Standing { partition: PARTITION, promised: Epoch::new(5), last },
+            standing: FrozenReplica { partition: PARTITION, promised: Epoch::new(5), last },
         },
         Command::AcceptRecovery,
         Command::SettleRecovery,

@@ -5,7 +5,7 @@
 //! is refused.
 
 use crate::raft::machine::raft::Raft;
-use archon_coordinator_core::{Mark, Marks, Outdated};
+use archon_coordinator_core::{Mark, Marks, VoterRefusal};
 use archon_proto::v1;
 use archon_types::{BootId, StorageId};
 use bytes::Bytes;
@@ -193,8 +193,8 @@ impl KeptMarks {
         let before = first || said.starts < starts;
         let lacks = state.began_at.filter(|last| before && *last < said.holds);
         let outdated = match lacks {
-            _ if said.overtakes(starts, boot) => Outdated::Start { said: starts, known: said.starts },
-            Some(last) => Outdated::Log { last, held: said.holds },
+            _ if said.overtakes(starts, boot) => VoterRefusal::Start { said: starts, known: said.starts },
+            Some(last) => VoterRefusal::Log { last, held: said.holds },
             None => return Ok(()),
         };
         state.end(older_copy(id, &outdated))
@@ -285,7 +285,7 @@ fn not_counted(path: &Path, error: &io::Error) {
                                    detected");
 }
 
-fn older_copy(id: u64, outdated: &Outdated) -> String {
+fn older_copy(id: u64, outdated: &VoterRefusal) -> String {
     format!("the data directory of coordinator {id} is an older copy: {outdated}")
 }
 

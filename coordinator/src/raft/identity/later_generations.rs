@@ -3,7 +3,7 @@
 
 use super::generations::Generations;
 use crate::clock::boot_now;
-use crate::raft::network::hello::{Answers, Asked, ask_all, ask_each};
+use crate::raft::network::hello::{Answers, HelloQuestions, ask_all, ask_each};
 use crate::raft::quorum::Quorum;
 use archon_coordinator_core::{FormerAnswer, FormerRound};
 use archon_proto::v1::{HelloResponse, Takeover};
@@ -33,7 +33,7 @@ const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The later generations of the answers to one round.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Later {
+struct LaterGenerations {
     /// The latest that has taken this one's place.
     taken_over: Option<u64>,
     /// The coordinators of those that have not, each with its generation.
@@ -44,7 +44,7 @@ struct Later {
     others: BTreeMap<u64, u64>,
 }
 
-impl Later {
+impl LaterGenerations {
     /// Collects the answers to a coordinator that lives in `generation`.
     fn of(answers: &Answers, generation: u64) -> Self {
         let mut later = Self::default();
@@ -136,7 +136,7 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, generations: &Generati
     });
     // Before there is a cluster there is no later generation of it.
     if let Some((_, generation, _)) = own {
-        let what = Asked { lived: own, works: period.is_some(), ..Asked::default() };
+        let what = HelloQuestions { lived: own, works: period.is_some(), ..HelloQuestions::default() };
         let (members, successors) = (quorum.members(), generations.take_successors());
         let asked = successors.iter().map(|(id, address)| (*id, address.as_str()));
         // At once: one that does not answer must not delay the judgement of this coordinator's own quorum.
@@ -145,9 +145,9 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, generations: &Generati
             ask_each(transport, &quorum.local_voter, asked, &what),
         );
         quorum.voter_reports.note_answers(&answers);
-        let mut later = Later::of(&answers, generation);
+        let mut later = LaterGenerations::of(&answers, generation);
         let of_successors = of_successors.into_iter().map(|(id, _, answer)| (id, answer)).collect();
-        later.taken_over = later.taken_over.max(Later::of(&of_successors, generation).taken_over);
+        later.taken_over = later.taken_over.max(LaterGenerations::of(&of_successors, generation).taken_over);
         if follows_majority(quorum, &answers) {
             generations.note_majority();
         }
@@ -224,7 +224,7 @@ impl Quorum {
         let addresses = former.iter().map(|(id, address)| (*id, address.as_str()));
         // A former coordinator that has the address asks there, and ends. Until the recovery has settled, it may be a trial.
         let address = address.filter(|_| settled).unwrap_or_default();
-        let what = Asked { lived: Some(own), address, ..Asked::default() };
+        let what = HelloQuestions { lived: Some(own), address, ..HelloQuestions::default() };
         let mut answers = ask_each(transport, &self.local_voter, addresses, &what).await;
         answers.sort_by(|(one, at, _), (other, there, _)| (one, at).cmp(&(other, there)));
         let ended = boot_now();
@@ -404,15 +404,15 @@ mod tests {
 
     #[test]
     fn waiting_recovery_ends_no_coordinator() {
-        let waiting = Later { waiting: BTreeMap::from([(3, 2)]), ..Later::default() };
-        assert_eq!(Later::of(&later(2, Takeover::Waits), 1), waiting);
+        let waiting = LaterGenerations { waiting: BTreeMap::from([(3, 2)]), ..LaterGenerations::default() };
+        assert_eq!(LaterGenerations::of(&later(2, Takeover::Waits), 1), waiting);
         assert_eq!(waiting.blocks(), None);
-        let unknown = Later::of(&later(2, Takeover::Unknown), 1);
+        let unknown = LaterGenerations::of(&later(2, Takeover::Unknown), 1);
         let why = unknown.blocks().expect("a reason");
         assert!(why.contains("coordinator 3 (generation 2)"), "{why}");
-        assert_eq!(unknown, Later { unknown: BTreeMap::from([(3, 2)]), ..waiting });
-        let taken = Later { taken_over: Some(2), ..Later::default() };
-        assert_eq!(Later::of(&later(2, Takeover::Unspecified), 1), taken);
-        assert_eq!(Later::of(&later(2, Takeover::Unspecified), 2), Later::default());
+        assert_eq!(unknown, LaterGenerations { unknown: BTreeMap::from([(3, 2)]), ..waiting });
+        let taken = LaterGenerations { taken_over: Some(2), ..LaterGenerations::default() };
+        assert_eq!(LaterGenerations::of(&later(2, Takeover::Unspecified), 1), taken);
+        assert_eq!(LaterGenerations::of(&later(2, Takeover::Unspecified), 2), LaterGenerations::default());
     }
 }

@@ -45,7 +45,7 @@ impl<A> Question<A> {
 
 /// A former coordinator. The others of its quorum are a majority with it, or are not.
 #[derive(Default)]
-struct Former {
+struct FormerCoordinator {
     resumes: Millis,
     has_majority: bool,
     majority: Majority,
@@ -69,7 +69,7 @@ const NOTHING: FormerFacts = FormerFacts { worked: false, taken_over: false };
 
 struct World {
     now: Millis,
-    former: Former,
+    former: FormerCoordinator,
     founder: Founder,
 }
 
@@ -84,7 +84,7 @@ impl World {
             asked: Millis::ZERO,
             question: None,
         };
-        Self { now, former: Former { has_majority: true, ..Former::default() }, founder }
+        Self { now, former: FormerCoordinator { has_majority: true, ..FormerCoordinator::default() }, founder }
     }
 
     fn former_runs(&self) -> bool {
@@ -97,7 +97,7 @@ impl World {
 
     fn restart_former(&mut self, down: u64) {
         let has_majority = self.former.has_majority;
-        self.former = Former { resumes: self.now.plus(down), has_majority, ..Former::default() };
+        self.former = FormerCoordinator { resumes: self.now.plus(down), has_majority, ..FormerCoordinator::default() };
     }
 
     fn restart_founder(&mut self, down: u64) {

@@ -6,5 +6,5 @@ pub(super) mod later_generations;
 #[cfg(test)]
 mod later_generations_tests;
 pub(crate) mod majority;
-pub(super) mod spoken;
+pub(super) mod protocol_support;
 pub(super) mod succession;

@@ -41,7 +41,7 @@ pub(crate) fn size<T: Serialize>(what: &'static str, value: &T) -> io::Result<us
 /// # Errors
 /// As [`encode`].
 pub(crate) fn checksum<T: Serialize>(what: &'static str, value: &T) -> io::Result<u64> {
-    let mut summer = Summer { buffer: Vec::with_capacity(SUMMED_AT_ONCE), crc32c: 0, bytes: 0 };
+    let mut summer = ChecksumWriter { buffer: Vec::with_capacity(SUMMED_AT_ONCE), crc32c: 0, bytes: 0 };
     write(what, value, &mut summer)?;
     Ok(summer.finish())
 }
@@ -50,13 +50,13 @@ pub(crate) fn checksum<T: Serialize>(what: &'static str, value: &T) -> io::Resul
 const SUMMED_AT_ONCE: usize = 64 * 1024;
 
 /// Sums up what is written to it.
-struct Summer {
+struct ChecksumWriter {
     buffer: Vec<u8>,
     crc32c: u32,
     bytes: u64,
 }
 
-impl Summer {
+impl ChecksumWriter {
     fn take_in(&mut self) {
         self.crc32c = crc32c::crc32c_append(self.crc32c, &self.buffer);
         self.bytes = self.bytes.wrapping_add(self.buffer.len() as u64);
@@ -70,7 +70,7 @@ impl Summer {
     }
 }
 
-impl io::Write for Summer {
+impl io::Write for ChecksumWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() + bytes.len() > SUMMED_AT_ONCE {
             self.take_in();

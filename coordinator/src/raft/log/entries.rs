@@ -1,6 +1,6 @@
 //! Log space of a leader's entries on their way into this voter's log.
 
-use super::log_space::{Admitted, Purpose};
+use super::log_space::{LogReservation, Purpose};
 use crate::raft::machine::raft::Raft;
 use crate::raft::types::{Entry, TypeConfig};
 use openraft::EntryPayload;
@@ -22,7 +22,7 @@ pub(in crate::raft) fn purpose(request: &AppendEntriesRequest<TypeConfig>) -> Op
 /// Space that the entries of one stream hold, in order, until they are answered.
 pub(in crate::raft) struct UnderWay {
     raft: Raft,
-    held: Mutex<VecDeque<Option<Admitted>>>,
+    held: Mutex<VecDeque<Option<LogReservation>>>,
 }
 
 impl UnderWay {
@@ -32,7 +32,7 @@ impl UnderWay {
     }
 
     /// Holds the space of the next request, which goes to openraft.
-    pub(in crate::raft) fn hold(&self, admitted: Option<Admitted>) {
+    pub(in crate::raft) fn hold(&self, admitted: Option<LogReservation>) {
         self.held.lock().push_back(admitted);
     }
 

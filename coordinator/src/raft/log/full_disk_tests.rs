@@ -3,14 +3,14 @@
 mod snapshots;
 
 use crate::Coordinator;
-use crate::raft::identity::spoken::Spoken;
+use crate::raft::identity::protocol_support::ProtocolSupport;
 use crate::raft::machine::raft::Raft;
 use crate::raft::quorum::test_founders::{SOON, founder, listening, status_of, until};
 use crate::raft::snapshot::SnapshotDir;
 use crate::raft::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
 use archon_coordinator_core::{Actor, Command};
 use archon_documents::Status;
-use archon_types::{ErrorDetail, ErrorKind, Holds, Partitioning};
+use archon_types::{ErrorDetail, ErrorKind, Partitioning, TableContent};
 use archon_wal::WalConfig;
 use archon_wal::disk::{Disk as _, FaultDisk, RealDisk};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Voter {
                 name,
                 partitioning: Partitioning::Hash { partitions: 0 },
                 replication: 0,
-                holds: Holds::Data
+                holds: TableContent::Data
             };
             400
         ];
@@ -105,7 +105,7 @@ impl Voters {
                 let (directory, wal) =
                     (data_dir.join(LOG_DIR), WalConfig { segment_bytes: SEGMENT_BYTES, ..WalConfig::default() });
                 let snapshots = SnapshotDir::open_on(disks.1, &data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?;
-                Storage::open_on(disks.0, directory, wal, (snapshots, Spoken::default()))
+                Storage::open_on(disks.0, directory, wal, (snapshots, ProtocolSupport::default()))
             });
             voters.insert(id, Voter { running: running.await.unwrap(), log, snapshots, _dir: dir });
         }

@@ -2,7 +2,7 @@
 //! openraft receives them, against prepared space that a full disk cannot take away. Writes that admission cannot stop
 //! are small: a vote, the first entry of a term. A part of the space is reserved for them.
 
-use super::lack::Lack;
+use super::low_space::LowSpace;
 use archon_wal::Wal;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ const ENTRY_BYTES: u64 = 64;
 
 /// Reason for which something is not admitted to the log now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum LogRefusal {
     /// The log is short of space.
-    Lack(Lack),
+    Lack(LowSpace),
     /// Its next file is still being made.
     Busy,
     /// It exceeds the size of any record of the log.
@@ -47,7 +47,7 @@ pub(crate) enum Purpose {
 
 /// Bytes that were admitted and may not be in the log yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Reserved {
+struct ReservedBytes {
     /// Bytes of changes and entries.
     changes: u64,
     leading: u64,
@@ -55,7 +55,7 @@ struct Reserved {
 
 /// Space that is available regardless of the disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Available {
+struct AvailableSpace {
     /// For records of any accepted size.
     any: u64,
     /// For small records only.
@@ -83,16 +83,16 @@ impl Sizes {
         self,
         purpose: Purpose,
         bytes: u64,
-        available: Available,
-        reserved: Reserved,
-        lack: Option<Lack>,
-    ) -> Result<(), Refused> {
+        available: AvailableSpace,
+        reserved: ReservedBytes,
+        lack: Option<LowSpace>,
+    ) -> Result<(), LogRefusal> {
         let all = reserved.changes + reserved.leading + bytes;
         match purpose {
             Purpose::Change => match lack {
-                Some(lack) => Err(Refused::Lack(lack)),
+                Some(lack) => Err(LogRefusal::Lack(lack)),
                 None if available.any >= all + self.kept => Ok(()),
-                None => Err(Refused::Busy),
+                None => Err(LogRefusal::Busy),
             },
             Purpose::Entries if available.any >= all + self.kept => Ok(()),
             // Space promised to changes stays reserved.
@@ -100,7 +100,7 @@ impl Sizes {
             Purpose::Leading if reserved.changes == 0 && bytes <= self.last && available.small >= all + self.last => {
                 Ok(())
             }
-            Purpose::Entries | Purpose::Leading => Err(lack.map_or(Refused::Busy, Refused::Lack)),
+            Purpose::Entries | Purpose::Leading => Err(lack.map_or(LogRefusal::Busy, LogRefusal::Lack)),
         }
     }
 }
@@ -111,18 +111,18 @@ pub(crate) struct LogSpace {
     wal: Wal,
     directory: Arc<Path>,
     sizes: Sizes,
-    reserved: Arc<Mutex<Reserved>>,
+    reserved: Arc<Mutex<ReservedBytes>>,
 }
 
 /// Space that is held until the record is in the log.
 #[derive(Debug)]
-pub(crate) struct Admitted {
-    reserved: Arc<Mutex<Reserved>>,
+pub(crate) struct LogReservation {
+    reserved: Arc<Mutex<ReservedBytes>>,
     purpose: Purpose,
     bytes: u64,
 }
 
-impl Drop for Admitted {
+impl Drop for LogReservation {
     fn drop(&mut self) {
         let mut reserved = self.reserved.lock();
         match self.purpose {
@@ -145,15 +145,15 @@ impl LogSpace {
     }
 
     /// Returns the shortage because of which the log accepts no changes.
-    pub(crate) fn lack(&self) -> Option<Lack> {
-        self.wal.shortage().map(Lack::from)
+    pub(crate) fn lack(&self) -> Option<LowSpace> {
+        self.wal.shortage().map(LowSpace::from)
     }
 
     /// Admits `entries` entries of `bytes` encoded bytes.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub(crate) fn admit(&self, purpose: Purpose, entries: usize, bytes: usize) -> Result<Admitted, Refused> {
+    /// [`LogRefusal`].
+    pub(crate) fn admit(&self, purpose: Purpose, entries: usize, bytes: usize) -> Result<LogReservation, LogRefusal> {
         let bytes = bytes as u64 + REQUEST_BYTES + ENTRY_BYTES * entries as u64;
         let mut reserved = self.reserved.lock();
         let lack = self.lack();
@@ -162,23 +162,23 @@ impl LogSpace {
             Purpose::Change | Purpose::Entries => reserved.changes += bytes,
             Purpose::Leading => reserved.leading += bytes,
         }
-        Ok(Admitted { reserved: Arc::clone(&self.reserved), purpose, bytes })
+        Ok(LogReservation { reserved: Arc::clone(&self.reserved), purpose, bytes })
     }
 
     /// As [`admit`](LogSpace::admit), but waits until `deadline` for a file that is being made.
     ///
     /// # Errors
-    /// [`Refused`]; `Busy` only after the deadline.
+    /// [`LogRefusal`]; `Busy` only after the deadline.
     pub(crate) async fn admitted(
         &self,
         purpose: Purpose,
         entries: usize,
         bytes: usize,
         deadline: Instant,
-    ) -> Result<Admitted, Refused> {
+    ) -> Result<LogReservation, LogRefusal> {
         loop {
             match self.admit(purpose, entries, bytes) {
-                Err(Refused::Busy) if Instant::now() < deadline => tokio::time::sleep(LOOK_INTERVAL).await,
+                Err(LogRefusal::Busy) if Instant::now() < deadline => tokio::time::sleep(LOOK_INTERVAL).await,
                 outcome => return outcome,
             }
         }
@@ -187,10 +187,10 @@ impl LogSpace {
     /// Checks that one entry of `bytes` encoded bytes fits into the log at all.
     ///
     /// # Errors
-    /// [`Refused::TooLarge`].
-    pub(crate) fn check_size(&self, bytes: usize) -> Result<(), Refused> {
+    /// [`LogRefusal::TooLarge`].
+    pub(crate) fn check_size(&self, bytes: usize) -> Result<(), LogRefusal> {
         let (bytes, max) = (bytes as u64, self.sizes.largest.saturating_sub(REQUEST_BYTES));
-        if bytes <= max { Ok(()) } else { Err(Refused::TooLarge { bytes, max }) }
+        if bytes <= max { Ok(()) } else { Err(LogRefusal::TooLarge { bytes, max }) }
     }
 
     /// Returns true if there is space for votes. Without it this voter votes for no candidate, itself included.
@@ -204,8 +204,8 @@ impl LogSpace {
         self.wal.shortage().is_some() && self.wal.oldest_pinned().is_some()
     }
 
-    fn available(&self) -> Available {
-        Available { any: self.wal.sure_space(self.sizes.largest), small: self.wal.sure_space(self.sizes.last) }
+    fn available(&self) -> AvailableSpace {
+        AvailableSpace { any: self.wal.sure_space(self.sizes.largest), small: self.wal.sure_space(self.sizes.last) }
     }
 }
 
@@ -221,42 +221,43 @@ mod tests {
     use archon_types::{DiskFull, DiskLimit};
 
     const SIZES: Sizes = Sizes::of(16_384);
-    const LACK: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 16_384, limit: DiskLimit::Bytes });
+    const LACK: LowSpace = LowSpace::Full(DiskFull { free_bytes: 0, needed_bytes: 16_384, limit: DiskLimit::Bytes });
 
-    fn available(any: u64) -> Available {
-        Available { any, small: any + 4_096 }
+    fn available(any: u64) -> AvailableSpace {
+        AvailableSpace { any, small: any + 4_096 }
     }
 
     #[test]
     fn change_is_admitted_only_with_guaranteed_space() {
         assert_eq!(SIZES, Sizes { largest: 8_192, kept: 1_024, last: 64 });
         let judge = |bytes, any, reserved, lack| SIZES.judge(Purpose::Change, bytes, available(any), reserved, lack);
-        let none = Reserved::default();
+        let none = ReservedBytes::default();
         assert_eq!(judge(1_000, 2_024, none, None), Ok(()));
-        assert_eq!(judge(1_000, 2_023, none, None), Err(Refused::Busy));
-        let reserved = Reserved { changes: 500, leading: 100 };
+        assert_eq!(judge(1_000, 2_023, none, None), Err(LogRefusal::Busy));
+        let reserved = ReservedBytes { changes: 500, leading: 100 };
         assert_eq!(judge(1_000, 2_624, reserved, None), Ok(()));
-        assert_eq!(judge(1_000, 2_623, reserved, None), Err(Refused::Busy));
-        assert_eq!(judge(1, 1 << 40, none, Some(LACK)), Err(Refused::Lack(LACK)), "however much is left");
+        assert_eq!(judge(1_000, 2_623, reserved, None), Err(LogRefusal::Busy));
+        assert_eq!(judge(1, 1 << 40, none, Some(LACK)), Err(LogRefusal::Lack(LACK)), "however much is left");
     }
 
     #[test]
     fn leader_entries_are_admitted_while_space_remains() {
-        let judge = |bytes, any, lack| SIZES.judge(Purpose::Entries, bytes, available(any), Reserved::default(), lack);
+        let judge =
+            |bytes, any, lack| SIZES.judge(Purpose::Entries, bytes, available(any), ReservedBytes::default(), lack);
         assert_eq!(judge(1_000, 2_024, Some(LACK)), Ok(()));
-        assert_eq!(judge(1_000, 2_023, Some(LACK)), Err(Refused::Lack(LACK)));
-        assert_eq!(judge(1_000, 2_023, None), Err(Refused::Busy));
+        assert_eq!(judge(1_000, 2_023, Some(LACK)), Err(LogRefusal::Lack(LACK)));
+        assert_eq!(judge(1_000, 2_023, None), Err(LogRefusal::Busy));
     }
 
     #[test]
     fn first_entry_of_a_term_is_admitted_before_changes() {
         let judge = |bytes, any, reserved| SIZES.judge(Purpose::Leading, bytes, available(any), reserved, Some(LACK));
-        let none = Reserved::default();
+        let none = ReservedBytes::default();
         assert_eq!(judge(600, 664, none), Ok(()));
         // Of the last space, only small records may take some, and not from the part promised to changes.
-        assert_eq!(judge(600, 663, none), Err(Refused::Lack(LACK)));
+        assert_eq!(judge(600, 663, none), Err(LogRefusal::Lack(LACK)));
         assert_eq!(judge(60, 0, none), Ok(()));
-        assert_eq!(judge(60, 0, Reserved { changes: 1, leading: 0 }), Err(Refused::Lack(LACK)));
-        assert_eq!(judge(60, 0, Reserved { changes: 0, leading: 4_000 }), Err(Refused::Lack(LACK)));
+        assert_eq!(judge(60, 0, ReservedBytes { changes: 1, leading: 0 }), Err(LogRefusal::Lack(LACK)));
+        assert_eq!(judge(60, 0, ReservedBytes { changes: 0, leading: 4_000 }), Err(LogRefusal::Lack(LACK)));
     }
 }

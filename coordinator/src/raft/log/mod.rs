@@ -4,8 +4,8 @@ pub(super) mod codec;
 pub(super) mod entries;
 #[cfg(test)]
 mod full_disk_tests;
-pub(super) mod lack;
 pub(super) mod log_space;
+pub(super) mod low_space;
 mod msgpack;
 #[cfg(test)]
 mod power_loss_tests;

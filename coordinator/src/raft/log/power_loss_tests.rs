@@ -3,9 +3,9 @@
 
 use super::codec;
 use super::store::LogStore;
-use crate::raft::identity::spoken::Spoken;
+use crate::raft::identity::protocol_support::ProtocolSupport;
 use crate::raft::machine::checksums::Checksums;
-use crate::raft::machine::{Machine, Replicated};
+use crate::raft::machine::{Machine, ReplicatedState};
 use crate::raft::snapshot::SnapshotDir;
 use crate::raft::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote};
 use archon_coordinator_core::ClusterState;
@@ -56,13 +56,13 @@ fn config() -> WalConfig {
 
 /// Content of a voter's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Held {
+struct LogContent {
     vote: Option<Vote>,
     purged: Option<LogId>,
     entries: BTreeMap<u64, LogId>,
 }
 
-impl Held {
+impl LogContent {
     fn last(&self) -> Option<LogId> {
         self.entries.values().next_back().copied().or(self.purged)
     }
@@ -73,7 +73,7 @@ impl Held {
     }
 }
 
-type Flushed = OneshotReceiverOf<TypeConfig, Result<(), io::Error>>;
+type FlushReceiver = OneshotReceiverOf<TypeConfig, Result<(), io::Error>>;
 
 fn snapshots(disk: &MemoryDisk) -> SnapshotDir {
     SnapshotDir::open_on(Arc::new(disk.clone()), Path::new("snapshots"), Uuid::nil()).unwrap()
@@ -96,17 +96,18 @@ struct Voter {
     snapshot: Option<LogId>,
     committed: u64,
     /// Content of the log after each call; the first one is the initial content.
-    history: Vec<Held>,
+    history: Vec<LogContent>,
     /// Index of the newest content known to be durable; and appends without a known outcome.
     acknowledged: usize,
-    waiting: Vec<(usize, Flushed)>,
+    waiting: Vec<(usize, FlushReceiver)>,
 }
 
 impl Voter {
     /// Starts on a disk as openraft does.
     async fn start(disk: &MemoryDisk) -> Result<Self, String> {
         let mut store = open(disk).map_err(|error| format!("the log: {error}"))?;
-        let mut machine = Machine::new(Replicated::new(snapshots(disk), Spoken::default()), Checksums::new(1));
+        let mut machine =
+            Machine::new(ReplicatedState::new(snapshots(disk), ProtocolSupport::default()), Checksums::new(1));
         let mut helper = StorageHelper::new(&mut store, &mut machine).with_id(1);
         helper.get_initial_state().await.map_err(|error| format!("openraft: {error}"))?;
         let held = held(&mut store).await;
@@ -125,7 +126,7 @@ impl Voter {
         })
     }
 
-    fn now(&self) -> &Held {
+    fn now(&self) -> &LogContent {
         &self.history[self.history.len() - 1]
     }
 
@@ -133,7 +134,7 @@ impl Voter {
         self.now().vote.map_or(0, |vote| vote.leader_id.term)
     }
 
-    fn expect(&mut self, change: impl FnOnce(&mut Held)) -> usize {
+    fn expect(&mut self, change: impl FnOnce(&mut LogContent)) -> usize {
         let mut next = self.now().clone();
         change(&mut next);
         self.history.push(next);
@@ -231,7 +232,7 @@ impl Voter {
     }
 
     /// Cuts the power; returns the remaining disk, and the content it must have.
-    async fn lose_power(self, numbers: &mut Numbers) -> (MemoryDisk, Promised) {
+    async fn lose_power(self, numbers: &mut Numbers) -> (MemoryDisk, DurableContent) {
         let after = self.disk.power_loss(|| numbers.next() >> 9);
         drop(self.store);
         let mut acknowledged = self.acknowledged;
@@ -240,14 +241,14 @@ impl Voter {
                 acknowledged = acknowledged.max(at);
             }
         }
-        (after, Promised { history: self.history, acknowledged, snapshot: self.snapshot })
+        (after, DurableContent { history: self.history, acknowledged, snapshot: self.snapshot })
     }
 }
 
-async fn held(store: &mut LogStore) -> Held {
+async fn held(store: &mut LogStore) -> LogContent {
     let state = store.get_log_state().await.unwrap();
     let entries = store.try_get_log_entries(..).await.unwrap();
-    Held {
+    LogContent {
         vote: store.read_vote().await.unwrap(),
         purged: state.last_purged_log_id,
         entries: entries.iter().map(|entry| (entry.log_id.index, entry.log_id)).collect(),
@@ -255,13 +256,13 @@ async fn held(store: &mut LogStore) -> Held {
 }
 
 /// Content that a disk must hold after a power failure.
-struct Promised {
-    history: Vec<Held>,
+struct DurableContent {
+    history: Vec<LogContent>,
     acknowledged: usize,
     snapshot: Option<LogId>,
 }
 
-impl Promised {
+impl DurableContent {
     /// Checks that the log equals the requested content as of some call, not before the last acknowledged one.
     async fn check(&self, disk: &MemoryDisk) -> Result<(), String> {
         let mut store = open(disk).map_err(|error| error.to_string())?;

@@ -10,7 +10,7 @@ use super::codec;
 use super::log_space;
 use crate::raft::types::{Entry, LogId, Membership, TypeConfig, Vote};
 use archon_wal::disk::Disk;
-use archon_wal::{Done, StreamId, Wal, WalBatch, WalConfig, WalError};
+use archon_wal::{CompletionCallback, StreamId, Wal, WalBatch, WalConfig, WalError};
 use bytes::Bytes;
 use memory::Memory;
 pub(crate) use memory::{LogSize, OwnTerm};
@@ -120,7 +120,7 @@ impl LogStore {
     }
 
     /// Puts a batch on the queue, waiting for space.
-    async fn enqueue(&self, batch: WalBatch, mut done: Done) -> io::Result<()> {
+    async fn enqueue(&self, batch: WalBatch, mut done: CompletionCallback) -> io::Result<()> {
         let mut batch = Arc::new(batch);
         loop {
             match self.wal.append(batch, done) {
@@ -137,7 +137,7 @@ impl LogStore {
     /// Writes a batch and waits until it is durable.
     async fn write(&self, batch: WalBatch) -> io::Result<()> {
         let (done, finished) = tokio::sync::oneshot::channel();
-        let callback: Done = Box::new(move |result| {
+        let callback: CompletionCallback = Box::new(move |result| {
             let _ = done.send(result);
         });
         self.enqueue(batch, callback).await?;
@@ -149,7 +149,7 @@ impl LogStore {
 
     /// Queues a batch whose failure shows in the next write.
     async fn queue(&self, what: &'static str, batch: WalBatch) -> io::Result<()> {
-        let callback: Done = Box::new(move |result| {
+        let callback: CompletionCallback = Box::new(move |result| {
             if let Err(error) = result {
                 tracing::error!(%error, what, "the Raft log refused a change");
             }
@@ -261,7 +261,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             self.queue("entries", batch).await?;
         }
         batch.urgent();
-        let done: Done = Box::new(move |result| callback.io_completed(result.map_err(io::Error::other)));
+        let done: CompletionCallback = Box::new(move |result| callback.io_completed(result.map_err(io::Error::other)));
         self.enqueue(batch, done).await
     }
 

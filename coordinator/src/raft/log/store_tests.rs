@@ -1,11 +1,11 @@
 //! openraft's own storage suite, and tests of reopening, which it lacks.
 
 use super::codec;
-use super::log_space::{self, LogSpace, Refused};
+use super::log_space::{self, LogRefusal, LogSpace};
 use super::store::{FACTS, LOG, LogStore, PURGED, VOTE};
-use crate::raft::identity::spoken::Spoken;
+use crate::raft::identity::protocol_support::ProtocolSupport;
 use crate::raft::machine::checksums::Checksums;
-use crate::raft::machine::{Machine, Replicated};
+use crate::raft::machine::{Machine, ReplicatedState};
 use crate::raft::snapshot::SnapshotDir;
 use crate::raft::types::{Entry, LogId, TypeConfig, Vote};
 use archon_coordinator_core::{Actor, Command as CoreCommand, CommandBatch};
@@ -31,7 +31,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for Builder {
         let dir = tempfile::tempdir().unwrap();
         let store = reopen(&dir);
         let snapshots = SnapshotDir::open(&dir.path().join("snapshots"), Uuid::nil()).unwrap();
-        Ok((dir, store, Machine::new(Replicated::new(snapshots, Spoken::default()), Checksums::new(1))))
+        Ok((dir, store, Machine::new(ReplicatedState::new(snapshots, ProtocolSupport::default()), Checksums::new(1))))
     }
 }
 
@@ -177,7 +177,7 @@ async fn commands_above_the_size_bound_are_refused() {
     let open_on = || LogStore::open(Arc::new(disk.clone()), config.clone(), || Ok(None)).unwrap();
     let mut store = open_on();
     let space = LogSpace::new(store.wal().clone(), PathBuf::from("log"));
-    let Err(Refused::TooLarge { max, .. }) = space.check_size(usize::MAX) else { panic!("no bound") };
+    let Err(LogRefusal::TooLarge { max, .. }) = space.check_size(usize::MAX) else { panic!("no bound") };
     let max = usize::try_from(max).unwrap();
     let mut expected = Vec::new();
     for tiny in [false, true] {
@@ -251,9 +251,9 @@ async fn log_without_beginning_requires_a_covering_snapshot() {
 const CHILD_DIR: &str = "ARCHON_STORE_TEST_DIR";
 
 /// Killed with the end of the test, also after a panic.
-struct Killed(Child);
+struct ChildGuard(Child);
 
-impl Drop for Killed {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -302,7 +302,7 @@ async fn writes_acknowledged_by_a_killed_process_survive() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut child = Killed(child);
+        let mut child = ChildGuard(child);
         let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
         let indexes = lines.map_while(Result::ok).filter_map(|line| {
             line.split_once("acknowledged ").and_then(|(_, index)| index.trim().parse::<u64>().ok())

@@ -6,18 +6,18 @@ use crate::raft::log::codec;
 use crate::raft::quorum::test_founders::{SOON, founder, listening, status_of, until};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch, apply};
 use archon_documents::Reason;
-use archon_types::{ClusterId, Holds, Millis, NodeId, Partitioning, ReasonCode, Settings};
+use archon_types::{ClusterId, Millis, NodeId, Partitioning, ReasonCode, Settings, TableContent};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-struct Three {
+struct ThreeCoordinators {
     running: BTreeMap<u64, Coordinator>,
     _dirs: Vec<TempDir>,
 }
 
-impl Three {
+impl ThreeCoordinators {
     /// Starts three coordinators and waits until they have compared their states.
     async fn start() -> Self {
         let (peers, listeners) = listening(3).await;
@@ -93,7 +93,7 @@ impl Three {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn follower_with_a_different_state_ends() {
-    let mut three = Three::start().await;
+    let mut three = ThreeCoordinators::start().await;
     let leader = three.leader().await;
     let others: Vec<u64> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
     three.spoil(others[0]);
@@ -115,7 +115,7 @@ async fn follower_with_a_different_state_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_with_a_different_state_ends() {
-    let mut three = Three::start().await;
+    let mut three = ThreeCoordinators::start().await;
     let leader = three.leader().await;
     let next = [1, 2, 3].into_iter().find(|id| *id != leader).unwrap();
     three.spoil(next);
@@ -141,7 +141,7 @@ fn checksum_of_a_million_partitions() {
         name: format!("t{number}"),
         partitioning: Partitioning::Hash { partitions: count / TABLES },
         replication: 1,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     }));
     let who = Actor::Coordinator(1);
     let batch = CommandBatch { term: 1, proposer: 1, at: Millis::new(1), request: None, who, commands };

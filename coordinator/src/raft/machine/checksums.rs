@@ -2,7 +2,7 @@
 //! compares: see `archon_coordinator_core::StateChecksum`.
 
 use crate::raft::log::codec;
-use archon_coordinator_core::{Compared, Image, StateChecksum, compare};
+use archon_coordinator_core::{ChecksumComparison, Image, StateChecksum, compare};
 use archon_proto::v1;
 use archon_telemetry::{Distribution, Histogram};
 use parking_lot::Mutex;
@@ -48,7 +48,7 @@ struct State {
     /// Time since which states differ and no majority decides which one is right.
     undecided: Option<Instant>,
     /// Coordinators that differ, while this coordinator leads.
-    differ: BTreeMap<u64, Differs>,
+    differ: BTreeMap<u64, StateDifference>,
     /// Entry as of which this coordinator's state is not the majority's.
     wrong: Option<u64>,
 }
@@ -61,7 +61,7 @@ impl std::fmt::Debug for State {
 
 /// Difference of a coordinator's state from others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Differs {
+pub(crate) struct StateDifference {
     /// Index of the entry.
     pub(crate) index: u64,
     /// True if its state is known to be wrong; otherwise it is unknown which one is right.
@@ -162,7 +162,7 @@ impl Checksums {
     }
 
     /// Returns the coordinators that differ, as known to this one, which leads.
-    pub(in crate::raft) fn differ(&self) -> BTreeMap<u64, Differs> {
+    pub(in crate::raft) fn differ(&self) -> BTreeMap<u64, StateDifference> {
         self.0.state.lock().differ.clone()
     }
 
@@ -190,12 +190,16 @@ impl State {
         let mut undecided = None;
         for own in self.own.clone().into_iter().rev() {
             let told = self.told.clone().into_iter().chain([(me, own.clone())]).collect();
-            let Compared { agreed, differ, agree } = compare(&own, &told, voters);
+            let ChecksumComparison { agreed, differ, agree } = compare(&own, &told, voters);
             let index = own.index;
             if let Some(agreed) = agreed {
                 self.judge_own(&agreed);
                 for id in differ.into_iter().filter(|id| leads && *id != me) {
-                    if self.differ.insert(id, Differs { index, is_wrong: true }).is_none_or(|before| !before.is_wrong) {
+                    if self
+                        .differ
+                        .insert(id, StateDifference { index, is_wrong: true })
+                        .is_none_or(|before| !before.is_wrong)
+                    {
                         tracing::error!(id, index, "the state of a coordinator differs from that of the majority");
                     }
                 }
@@ -214,7 +218,7 @@ impl State {
             Some((index, differ)) if leads => {
                 if self.undecided.get_or_insert_with(Instant::now).elapsed() > UNDECIDED_MAX {
                     for id in differ {
-                        if self.differ.insert(id, Differs { index, is_wrong: false }).is_none() {
+                        if self.differ.insert(id, StateDifference { index, is_wrong: false }).is_none() {
                             tracing::error!(
                                 id,
                                 index,

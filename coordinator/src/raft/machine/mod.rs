@@ -8,12 +8,12 @@ pub(crate) mod raft;
 #[cfg(test)]
 mod table_versions_tests;
 
-use super::identity::spoken::Spoken;
+use super::identity::protocol_support::ProtocolSupport;
 use super::log::codec;
 use super::machine::checksums::Checksums;
 use super::network::addresses::Addresses;
 use super::snapshot::{SnapshotDir, SnapshotError};
-use super::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
+use super::types::{BatchResult, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
 use crate::raft::quorum::members::members_of;
 use archon_coordinator_core::{ClusterState, Command, apply, members_changed, skip};
 use archon_types::{TableId, Version};
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 /// Pause before a snapshot that lacked space is retried.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
 
-struct At {
+struct AppliedState {
     state: ClusterState,
     applied: Option<LogId>,
     membership: StoredMembership,
@@ -56,8 +56,8 @@ impl TableVersions {
 }
 
 /// State made by the log so far. Readers hold the lock for one short, synchronous access.
-pub(crate) struct Replicated {
-    at: RwLock<At>,
+pub(crate) struct ReplicatedState {
+    at: RwLock<AppliedState>,
     applied: watch::Sender<u64>,
     /// Version of the rights and of the revoked certificates.
     access: watch::Sender<Version>,
@@ -65,7 +65,7 @@ pub(crate) struct Replicated {
     polled: Mutex<BTreeMap<TableId, watch::Sender<TableVersions>>>,
     snapshots: SnapshotDir,
     addresses: Addresses,
-    spoken: Spoken,
+    spoken: ProtocolSupport,
     /// Held by publishers: building and installing may run concurrently.
     publishing: Mutex<()>,
     /// True while a snapshot that could not be written waits for space.
@@ -77,10 +77,11 @@ pub(crate) struct Replicated {
     ended: CancellationToken,
 }
 
-impl Replicated {
+impl ReplicatedState {
     /// Creates the state before the first entry.
-    pub(crate) fn new(snapshots: SnapshotDir, spoken: Spoken) -> Arc<Self> {
-        let at = At { state: ClusterState::default(), applied: None, membership: StoredMembership::default() };
+    pub(crate) fn new(snapshots: SnapshotDir, spoken: ProtocolSupport) -> Arc<Self> {
+        let at =
+            AppliedState { state: ClusterState::default(), applied: None, membership: StoredMembership::default() };
         Arc::new(Self {
             at: RwLock::new(at),
             applied: watch::Sender::new(0),
@@ -98,7 +99,7 @@ impl Replicated {
 
     /// Reads the state. Never hold the guard across an await.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
-        let at: RwLockReadGuard<'_, At> = self.at.read();
+        let at: RwLockReadGuard<'_, AppliedState> = self.at.read();
         look(&at.state)
     }
 
@@ -114,7 +115,7 @@ impl Replicated {
     }
 
     /// Returns the protocols of this coordinator.
-    pub(crate) fn spoken(&self) -> &Spoken {
+    pub(crate) fn spoken(&self) -> &ProtocolSupport {
         &self.spoken
     }
 
@@ -251,13 +252,13 @@ impl Replicated {
 /// openraft's handle on the state.
 #[derive(Clone)]
 pub(crate) struct Machine {
-    replicated: Arc<Replicated>,
+    replicated: Arc<ReplicatedState>,
     checksums: Checksums,
 }
 
 impl Machine {
     /// Creates a state machine over `replicated`, which queues states for checksums.
-    pub(crate) fn new(replicated: Arc<Replicated>, checksums: Checksums) -> Self {
+    pub(crate) fn new(replicated: Arc<ReplicatedState>, checksums: Checksums) -> Self {
         Self { replicated, checksums }
     }
 }
@@ -271,8 +272,8 @@ fn asks_for_checksum(entry: &Entry) -> bool {
 }
 
 /// Applies an entry of the log to the state.
-pub(super) fn take_in(state: &mut ClusterState, entry: &Entry) -> Applied {
-    let (mut answer, at) = (Applied::default(), entry.log_id);
+pub(super) fn take_in(state: &mut ClusterState, entry: &Entry) -> BatchResult {
+    let (mut answer, at) = (BatchResult::default(), entry.log_id);
     match &entry.payload {
         EntryPayload::Blank => skip(state, at.index),
         EntryPayload::Normal(batch) if batch.term != at.leader_id.term => {
@@ -344,7 +345,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
             replicated.spoken.note(&state)?;
             replicated.publish(&meta, &snapshot)?;
             replicated.addresses.set(meta.last_membership.membership());
-            *replicated.at.write() = At { state, applied: meta.last_log_id, membership: meta.last_membership };
+            *replicated.at.write() =
+                AppliedState { state, applied: meta.last_log_id, membership: meta.last_membership };
             Ok(())
         })
         .await?;

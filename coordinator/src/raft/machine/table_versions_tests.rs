@@ -4,7 +4,7 @@ use crate::Coordinator;
 use crate::raft::quorum::propose::Proposal;
 use crate::raft::quorum::test_founders::{founder, listening};
 use archon_coordinator_core::{Actor, ClusterState, Command};
-use archon_types::{Holds, Partitioning};
+use archon_types::{Partitioning, TableContent};
 use std::time::{Duration, Instant};
 
 /// Every entry woke every poll, and each then held the state's lock: a change cost 4 microseconds for each poll.
@@ -29,7 +29,7 @@ async fn polls_are_woken_by_changes_of_their_own_table() {
         name: name.to_owned(),
         partitioning: Partitioning::Hash { partitions: 3 },
         replication: 1,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     };
     let table =
         |name: &str| quorum.replicated().read(|state: &ClusterState| state.table_by_name(name).map(|row| row.id));

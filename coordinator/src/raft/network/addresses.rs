@@ -17,12 +17,12 @@ struct Inner {
     /// Addresses in the applied log.
     recorded: BTreeMap<u64, String>,
     /// Members that answer at another address.
-    elsewhere: BTreeMap<u64, Elsewhere>,
+    elsewhere: BTreeMap<u64, AddressChange>,
 }
 
 /// Address of a member that does not answer where the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Elsewhere {
+pub(crate) struct AddressChange {
     /// Address in the log. As soon as the log has another one, the log counts.
     pub(crate) was: String,
     /// Address where it answers.
@@ -38,7 +38,7 @@ impl Addresses {
     }
 
     /// Notes the address where a member answers; `None` stands for the one in the log. Returns true if that is new.
-    pub(super) fn set_elsewhere(&self, id: u64, elsewhere: Option<Elsewhere>) -> bool {
+    pub(super) fn set_elsewhere(&self, id: u64, elsewhere: Option<AddressChange>) -> bool {
         let mut inner = self.0.write();
         let before = match elsewhere.clone() {
             Some(found) => inner.elsewhere.insert(id, found),
@@ -48,7 +48,7 @@ impl Addresses {
     }
 
     /// Returns the members that answer at another address.
-    pub(in crate::raft) fn elsewhere(&self) -> BTreeMap<u64, Elsewhere> {
+    pub(in crate::raft) fn elsewhere(&self) -> BTreeMap<u64, AddressChange> {
         self.0.read().elsewhere.clone()
     }
 
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn newer_address_in_the_log_wins() {
         let addresses = Addresses::default();
-        let found = Elsewhere { was: "old:1".to_owned(), is: "hint:1".to_owned() };
+        let found = AddressChange { was: "old:1".to_owned(), is: "hint:1".to_owned() };
         assert!(addresses.set_elsewhere(2, Some(found.clone())) && !addresses.set_elsewhere(2, Some(found)));
         assert_eq!(addresses.other_than(2, "old:1").as_deref(), Some("hint:1"), "nothing is applied yet");
         addresses.set(&members("old:1"));

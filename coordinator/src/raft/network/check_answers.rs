@@ -1,6 +1,6 @@
 //! Check that a coordinator answers at an address.
 
-use crate::raft::network::hello::{Asked, ask_all, boot_at};
+use crate::raft::network::hello::{HelloQuestions, ask_all, boot_at};
 use crate::raft::quorum::Quorum;
 use archon_security::Transport;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ impl Quorum {
             return boot.map(drop).ok_or_else(|| "it does not reach itself there".to_owned());
         }
         let asked = BTreeMap::from([(id, address.to_owned())]);
-        match ask_all(transport, local_voter, &asked, &Asked::default()).await.remove(&id) {
+        match ask_all(transport, local_voter, &asked, &HelloQuestions::default()).await.remove(&id) {
             Some(Ok(_)) => Ok(()),
             Some(Err(status)) if status.code() == Code::FailedPrecondition => Err(status.message().to_owned()),
             Some(Err(_)) | None => Err("no process answers there".to_owned()),

@@ -1,6 +1,6 @@
 //! A received snapshot: its chunks, put together and checked.
 
-use crate::raft::identity::spoken::Spoken;
+use crate::raft::identity::protocol_support::ProtocolSupport;
 use archon_proto::v1::SnapshotChunk;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) async fn receive(chunks: &mut Streaming<SnapshotChunk>, length: u64) 
 }
 
 /// Returns the bytes if they hold a state: openraft ends if its state machine cannot read a snapshot.
-pub(super) async fn readable(body: Bytes, spoken: Spoken) -> Result<Bytes, Status> {
+pub(super) async fn readable(body: Bytes, spoken: ProtocolSupport) -> Result<Bytes, Status> {
     let checked = tokio::task::spawn_blocking(move || spoken.decode(&body).map(|_| body));
     let checked = checked.await.map_err(|error| Status::internal(format!("the snapshot was not read: {error}")))?;
     checked.map_err(|error| Status::invalid_argument(error.to_string()))

@@ -6,7 +6,7 @@ use crate::quorum::timing::TooFar;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloRequest, HelloResponse, hello_request};
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::{ClusterId, GenerationKey};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -26,14 +26,14 @@ pub(crate) type Answers = BTreeMap<u64, Result<HelloResponse, Status>>;
 /// Returns the incarnation that answers at an address: of this coordinator's process, or of one with a copy of its
 /// directory; `None` if none does.
 pub(crate) async fn boot_at(transport: &Transport, local_voter: &LocalVoter, address: &str) -> Option<Uuid> {
-    let mut client = RaftClient::new(connect(transport, address, Expected::Coordinator(local_voter.id))?);
+    let mut client = RaftClient::new(connect(transport, address, ExpectedPeer::Coordinator(local_voter.id))?);
     let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(local_voter.hello(local_voter.id))).await;
     Uuid::from_slice(&answer.ok()?.ok()?.into_inner().boot).ok()
 }
 
 /// Questions asked beside the identity.
 #[derive(Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct HelloQuestions {
     /// A question about another coordinator.
     pub(in crate::raft) subject: Option<hello_request::Subject>,
     /// Asks for a generation of this cluster later than this one, which has this key.
@@ -49,7 +49,7 @@ pub(crate) async fn ask_all(
     transport: &Transport,
     local_voter: &LocalVoter,
     addresses: &BTreeMap<u64, String>,
-    what: &Asked,
+    what: &HelloQuestions,
 ) -> Answers {
     let others = addresses.iter().filter(|(id, _)| **id != local_voter.id);
     let others = others.map(|(id, address)| (*id, address.as_str()));
@@ -61,7 +61,7 @@ pub(in crate::raft) async fn ask_each<'a>(
     transport: &Transport,
     local_voter: &LocalVoter,
     addresses: impl Iterator<Item = (u64, &'a str)>,
-    what: &Asked,
+    what: &HelloQuestions,
 ) -> Vec<(u64, String, Result<HelloResponse, Status>)> {
     let lived = what.lived;
     let cluster = lived.map(|(cluster, _, _)| uuid_bytes(cluster.get())).unwrap_or_default();
@@ -74,7 +74,7 @@ pub(in crate::raft) async fn ask_each<'a>(
         let own = what.address.clone();
         let hello = local_voter.hello(id);
         let hello = HelloRequest { subject, cluster, generation, generation_key, works, address: own, ..hello };
-        let channel = connect(transport, address, Expected::Coordinator(id));
+        let channel = connect(transport, address, ExpectedPeer::Coordinator(id));
         let address = address.to_owned();
         asked.spawn(async move {
             let Some(channel) = channel else { return (id, address, Err(Status::from_error("not an address".into()))) };
@@ -113,7 +113,7 @@ pub(crate) async fn check_distance(
 /// Returns the shortest of several round trips to a coordinator, or the first that fits the timing; `None` if it does
 /// not answer.
 async fn round_trip(transport: &Transport, local_voter: &LocalVoter, id: u64, address: &str) -> Option<Duration> {
-    let mut client = RaftClient::new(connect(transport, address, Expected::Coordinator(id))?);
+    let mut client = RaftClient::new(connect(transport, address, ExpectedPeer::Coordinator(id))?);
     let mut shortest: Option<Duration> = None;
     // The first one makes the connection.
     for measurement in 0..=MEASUREMENTS_MAX {

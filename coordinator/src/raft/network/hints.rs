@@ -3,11 +3,11 @@
 //! find each other otherwise; and a leader that lost the others could not commit their new addresses. Hints do not
 //! decide membership.
 
-use super::addresses::{Addresses, Elsewhere};
-use super::hello::{Asked, ask_all, boot_at};
-use super::introductions::Introductions;
+use super::addresses::{AddressChange, Addresses};
+use super::hello::{HelloQuestions, ask_all, boot_at};
+use super::peer_lookup::PeerLookup;
 use super::wire::LocalVoter;
-use crate::raft::machine::Replicated;
+use crate::raft::machine::ReplicatedState;
 use crate::raft::machine::raft::Raft;
 use crate::raft::quorum::members::addresses_of;
 use archon_proto::v1::Standing;
@@ -73,7 +73,7 @@ impl Hints {
     }
 
     /// Returns the members that answer at the hint's address and not at the log's.
-    pub(in crate::raft) fn found(&self) -> BTreeMap<u64, Elsewhere> {
+    pub(in crate::raft) fn found(&self) -> BTreeMap<u64, AddressChange> {
         self.0.addresses.elsewhere()
     }
 
@@ -90,13 +90,13 @@ impl Hints {
     /// Searches for members until `stop`; `boot`: this incarnation of the process.
     pub(in crate::raft) async fn run(
         self,
-        (raft, introductions, replicated): (Raft, Introductions, Arc<Replicated>),
+        (raft, introductions, replicated): (Raft, PeerLookup, Arc<ReplicatedState>),
         local_voter: LocalVoter,
         boot: Uuid,
         transport: Transport,
         stop: CancellationToken,
     ) {
-        let asks = Asks { raft, introductions, local_voter, boot, transport };
+        let asks = SearchContext { raft, introductions, local_voter, boot, transport };
         let mut looks: BTreeMap<u64, u32> = BTreeMap::new();
         let (mut strangers_told, mut settled) = (false, None::<String>);
         loop {
@@ -148,7 +148,7 @@ impl Hints {
     /// reached itself.
     fn sought(
         &self,
-        asks: &Asks,
+        asks: &SearchContext,
         members: &BTreeMap<u64, String>,
         settled: Option<&str>,
     ) -> BTreeMap<u64, (String, AddressHint)> {
@@ -165,7 +165,7 @@ impl Hints {
     fn note(&self, id: u64, (recorded, said): (&str, &AddressHint), found: SearchResult, looked: u32) {
         let AddressHint { address, by } = said;
         let elsewhere =
-            (found == SearchResult::Hinted).then(|| Elsewhere { was: recorded.to_owned(), is: address.clone() });
+            (found == SearchResult::Hinted).then(|| AddressChange { was: recorded.to_owned(), is: address.clone() });
         match found {
             // A member that answers at neither address for a moment is still searched for at its last one.
             SearchResult::Nowhere(_) => {}
@@ -198,15 +198,15 @@ impl Hints {
     }
 }
 
-struct Asks {
+struct SearchContext {
     raft: Raft,
-    introductions: Introductions,
+    introductions: PeerLookup,
     local_voter: LocalVoter,
     boot: Uuid,
     transport: Transport,
 }
 
-impl Asks {
+impl SearchContext {
     /// Returns the silence after which a member is searched for.
     fn silence(&self) -> Duration {
         self.local_voter.timing.silence(SILENCE_MAX)
@@ -254,7 +254,7 @@ impl Asks {
             };
         }
         let asked = BTreeMap::from([(id, address.to_owned())]);
-        match ask_all(&self.transport, &self.local_voter, &asked, &Asked::default()).await.remove(&id) {
+        match ask_all(&self.transport, &self.local_voter, &asked, &HelloQuestions::default()).await.remove(&id) {
             Some(Ok(answer)) if answer.id == id && answer.initialized && answer.standing() == Standing::Member => {
                 Ok(())
             }

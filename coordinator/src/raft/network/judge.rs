@@ -33,7 +33,7 @@ pub(crate) struct Standard {
 pub(crate) type Verdict = Result<(), String>;
 
 /// A message or an answer of a peer.
-pub(crate) trait Judged {
+pub(crate) trait PeerMessage {
     /// Checks that openraft may receive it.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ fn follow_on(before: Option<&LogId>, entries: &[Entry]) -> Verdict {
     Ok(())
 }
 
-impl Judged for AppendEntriesRequest<TypeConfig> {
+impl PeerMessage for AppendEntriesRequest<TypeConfig> {
     fn judge(&self, by: Standard) -> Verdict {
         by.own_vote(&self.vote, true)?;
         under("the entry before", self.prev_log_id.as_ref(), &self.vote)?;
@@ -150,14 +150,14 @@ impl Judged for AppendEntriesRequest<TypeConfig> {
     }
 }
 
-impl Judged for VoteRequest<TypeConfig> {
+impl PeerMessage for VoteRequest<TypeConfig> {
     fn judge(&self, by: Standard) -> Verdict {
         by.own_vote(&self.vote, false)?;
         under("the candidate's last entry", self.last_log_id.as_ref(), &self.vote)
     }
 }
 
-impl Judged for TransferLeaderRequest<TypeConfig> {
+impl PeerMessage for TransferLeaderRequest<TypeConfig> {
     fn judge(&self, by: Standard) -> Verdict {
         by.own_vote(self.from_leader(), true)?;
         under("the leader's last entry", self.last_log_id(), self.from_leader())
@@ -167,7 +167,7 @@ impl Judged for TransferLeaderRequest<TypeConfig> {
 /// Header of a snapshot: the vote of its sender, its end, and the number of bytes that follow.
 pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);
 
-impl Judged for SnapshotHeader {
+impl PeerMessage for SnapshotHeader {
     fn judge(&self, by: Standard) -> Verdict {
         let (vote, meta, _) = self;
         by.own_vote(vote, true)?;
@@ -196,19 +196,19 @@ pub(crate) fn continues(last: Option<&LogId>, committed: Option<&LogId>) -> Verd
     }
 }
 
-impl Judged for VoteResponse<TypeConfig> {
+impl PeerMessage for VoteResponse<TypeConfig> {
     fn judge(&self, by: Standard) -> Verdict {
         by.any_vote(&self.vote)
     }
 }
 
-impl Judged for SnapshotResponse<TypeConfig> {
+impl PeerMessage for SnapshotResponse<TypeConfig> {
     fn judge(&self, by: Standard) -> Verdict {
         by.any_vote(&self.vote)
     }
 }
 
-impl Judged for StreamAppendResult<TypeConfig> {
+impl PeerMessage for StreamAppendResult<TypeConfig> {
     fn judge(&self, by: Standard) -> Verdict {
         match self {
             Err(StreamAppendError::HigherVote(vote)) => by.any_vote(vote),
@@ -217,7 +217,7 @@ impl Judged for StreamAppendResult<TypeConfig> {
     }
 }
 
-impl Judged for TransferLeaderResponse<TypeConfig> {
+impl PeerMessage for TransferLeaderResponse<TypeConfig> {
     /// It is only logged.
     fn judge(&self, _: Standard) -> Verdict {
         Ok(())

@@ -6,21 +6,21 @@ mod chunks;
 pub(super) mod distances;
 pub(super) mod hello;
 pub(super) mod hints;
-pub(super) mod introductions;
 pub(super) mod judge;
 pub(crate) mod measure_distances;
+pub(super) mod peer_lookup;
 pub(super) mod peers;
 pub(super) mod wire;
 
 use super::log::store::OwnTerm;
 use super::network::addresses::Addresses;
-use super::network::judge::Judged;
+use super::network::judge::PeerMessage;
 use super::network::wire::LocalVoter;
 use super::quorum::voter_reports::VoterReports;
 use super::types::{Snapshot, TypeConfig, Vote, Voter};
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{RaftMessage, SnapshotChunk};
-use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
+use archon_security::{CONNECT_TIMEOUT, ExpectedPeer, Transport};
 use archon_types::Backoff as Pauses;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use crc32c::crc32c;
@@ -98,7 +98,7 @@ impl Network {
         let cached = self.channels.get(&(target, class)).filter(|(known, _)| *known == address);
         let channel = match cached {
             Some((_, channel)) => Some(channel.clone()),
-            None => connect(&self.transport, &address, Expected::Coordinator(target)),
+            None => connect(&self.transport, &address, ExpectedPeer::Coordinator(target)),
         };
         if let Some(channel) = &channel {
             self.channels.insert((target, class), (address.clone(), channel.clone()));
@@ -120,7 +120,7 @@ impl Network {
 }
 
 /// Returns a channel that connects on first use; `None` for an invalid address.
-pub(crate) fn connect(transport: &Transport, address: &str, expected: Expected) -> Option<Channel> {
+pub(crate) fn connect(transport: &Transport, address: &str, expected: ExpectedPeer) -> Option<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
     let endpoint =
         endpoint.http2_keep_alive_interval(Duration::from_secs(2)).keep_alive_timeout(Duration::from_secs(2));
@@ -164,7 +164,7 @@ type Rpc<T> = Result<T, RPCError<TypeConfig>>;
 
 /// Number of answers that the peer owes, and the start of its silence while it owed one.
 #[derive(Default)]
-struct Owed {
+struct OwedAnswers {
     sent: u64,
     received: u64,
     since: Option<Instant>,
@@ -175,7 +175,7 @@ impl Link {
     fn follow(&mut self) {
         if let Some(address) = self.addresses.other_than(self.target, &self.address) {
             tracing::info!(id = self.target, was = self.address, is = address, "a coordinator is reached elsewhere");
-            self.channel = connect(&self.transport, &address, Expected::Coordinator(self.target));
+            self.channel = connect(&self.transport, &address, ExpectedPeer::Coordinator(self.target));
             self.address = address;
         }
     }
@@ -222,7 +222,7 @@ impl Link {
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
         T: Into<RaftMessage>,
-        A: DeserializeOwned + Judged,
+        A: DeserializeOwned + PeerMessage,
     {
         let answer = tokio::time::timeout(deadline, call(self.client()?)).await;
         let answer = answer.map_err(|_| self.timeout(action, deadline))?;
@@ -261,7 +261,7 @@ impl NetStreamAppend<TypeConfig> for Link {
         self.follow();
         Box::pin(async move {
             let silence = self.local_voter.timing.silence(ANSWER_DEADLINE);
-            let owed = Arc::new(Mutex::new(Owed::default()));
+            let owed = Arc::new(Mutex::new(OwedAnswers::default()));
             let requests = {
                 let (owed, local_voter, target) = (Arc::clone(&owed), self.local_voter.clone(), self.target);
                 input
@@ -418,7 +418,7 @@ mod tests {
     use super::super::log::store::LogStore;
     use super::*;
     use crate::raft::KeptMarks;
-    use crate::raft::Spoken;
+    use crate::raft::ProtocolSupport;
     use archon_wal::WalConfig;
     use archon_wal::disk::MemoryDisk;
 
@@ -431,7 +431,7 @@ mod tests {
             storage: Uuid::nil(),
             quorum: Uuid::nil(),
             expected,
-            spoken: Spoken::default(),
+            spoken: ProtocolSupport::default(),
             timing: Default::default(),
             marks: KeptMarks::none(1, Uuid::nil()),
             checksums: crate::raft::Checksums::new(1),

@@ -3,15 +3,15 @@
 
 use super::PEER_MESSAGE_BYTES_MAX;
 use super::chunks::{next_chunk, readable, receive};
-use super::introductions::Introductions;
-use super::judge::{self, Judged, SnapshotHeader};
+use super::judge::{self, PeerMessage, SnapshotHeader};
+use super::peer_lookup::PeerLookup;
 use super::wire::LocalVoter;
 use crate::raft::identity::generations::Generations;
 use crate::raft::identity::succession::{Succession, named_generations, successor_of, takeover_of};
 use crate::raft::log::entries::{UnderWay, purpose};
-use crate::raft::log::log_space::{Admitted, LogSpace, Refused};
+use crate::raft::log::log_space::{LogRefusal, LogReservation, LogSpace};
 use crate::raft::log::store::OwnTerm;
-use crate::raft::machine::Replicated;
+use crate::raft::machine::ReplicatedState;
 use crate::raft::machine::raft::Raft as RaftCore;
 use crate::raft::snapshot::BODY_BYTES_MAX;
 use crate::raft::types::{Snapshot, SnapshotMeta, TypeConfig};
@@ -53,7 +53,7 @@ pub(crate) struct Peers {
 
 struct Inner {
     local_voter: LocalVoter,
-    raft: OnceLock<Inside>,
+    raft: OnceLock<RaftHandles>,
     /// True if the log was empty when this process started. Otherwise nothing is answered before Raft has read it.
     fresh: bool,
     /// This incarnation of the process, sent only to itself.
@@ -68,13 +68,13 @@ struct Inner {
     /// Permits for snapshots in transfer.
     snapshots: Semaphore,
     /// Answers of members about coordinators that the log does not name.
-    introductions: Introductions,
+    introductions: PeerLookup,
     /// Knowledge of other generations.
     generations: Generations,
 }
 
 /// Recipients of messages, once Raft runs.
-pub(in crate::raft) struct Inside {
+pub(in crate::raft) struct RaftHandles {
     /// openraft.
     pub(in crate::raft) raft: RaftCore,
     /// The term of this voter's vote, by which messages are judged.
@@ -82,7 +82,7 @@ pub(in crate::raft) struct Inside {
     /// The space in its log, which entries reserve before openraft receives them.
     pub(in crate::raft) space: LogSpace,
     /// The destination of snapshots.
-    pub(in crate::raft) replicated: Arc<Replicated>,
+    pub(in crate::raft) replicated: Arc<ReplicatedState>,
     /// The transport to other voters.
     pub(in crate::raft) transport: Transport,
 }
@@ -100,7 +100,7 @@ impl Peers {
             stop,
             refused: Mutex::new(BTreeMap::new()),
             snapshots: Semaphore::new(SNAPSHOTS_MAX),
-            introductions: Introductions::default(),
+            introductions: PeerLookup::default(),
             generations: Generations::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -112,14 +112,14 @@ impl Peers {
     }
 
     /// Connects the service to openraft.
-    pub(in crate::raft) fn set(&self, inside: Inside) {
+    pub(in crate::raft) fn set(&self, inside: RaftHandles) {
         if self.inner.raft.set(inside).is_err() {
             tracing::error!("raft was set twice; the first one stays");
         }
     }
 
     /// Returns the peer lookup.
-    pub(in crate::raft) fn introductions(&self) -> &Introductions {
+    pub(in crate::raft) fn introductions(&self) -> &PeerLookup {
         &self.inner.introductions
     }
 
@@ -135,7 +135,7 @@ impl Peers {
             .max_encoding_message_size(PEER_MESSAGE_BYTES_MAX)
     }
 
-    fn inside(&self) -> Result<&Inside, Status> {
+    fn inside(&self) -> Result<&RaftHandles, Status> {
         let waiting = || Status::unavailable("this coordinator is starting and waits for its peers");
         self.inner.raft.get().ok_or_else(waiting)
     }
@@ -151,7 +151,8 @@ impl Peers {
 
     /// Returns true if the number belonged to a coordinator that was removed.
     fn is_retired(&self, id: u64) -> bool {
-        let retired = |inside: &Inside| inside.replicated.read(|state| state.coordinators.retired.contains_key(&id));
+        let retired =
+            |inside: &RaftHandles| inside.replicated.read(|state| state.coordinators.retired.contains_key(&id));
         self.inner.raft.get().is_some_and(retired)
     }
 
@@ -213,7 +214,7 @@ impl Peers {
         self.inner.raft.get()?.replicated.read(|state| state.is_bootstrapped().then_some(state.cluster))
     }
 
-    fn open<T: DeserializeOwned + Judged>(
+    fn open<T: DeserializeOwned + PeerMessage>(
         &self,
         caller: &Caller,
         what: &'static str,
@@ -262,7 +263,7 @@ impl Peers {
         &self,
         caller: &Caller,
         message: &RaftMessage,
-    ) -> Result<(AppendEntriesRequest<TypeConfig>, Option<Admitted>), Status> {
+    ) -> Result<(AppendEntriesRequest<TypeConfig>, Option<LogReservation>), Status> {
         let request: AppendEntriesRequest<TypeConfig> = self.open(caller, "append", message)?;
         let Some(purpose) = purpose(&request) else { return Ok((request, None)) };
         let (entries, bytes) = (request.entries.len(), message.body.len());
@@ -270,8 +271,8 @@ impl Peers {
         let admitted = self.inside()?.space.admitted(purpose, entries, bytes, deadline).await;
         let id = self.inner.local_voter.id;
         let admitted = admitted.map_err(|refused| match refused {
-            Refused::Lack(lack) => Status::unavailable(format!("coordinator {id} accepts no entries: {lack}")),
-            Refused::Busy | Refused::TooLarge { .. } => {
+            LogRefusal::Lack(lack) => Status::unavailable(format!("coordinator {id} accepts no entries: {lack}")),
+            LogRefusal::Busy | LogRefusal::TooLarge { .. } => {
                 Status::unavailable(format!("coordinator {id} accepts no entries now: its log is freeing space"))
             }
         })?;

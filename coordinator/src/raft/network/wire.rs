@@ -1,12 +1,12 @@
 //! Envelope of messages between coordinators, and its check before openraft receives them.
 
-use super::judge::{Judged, Standard};
+use super::judge::{PeerMessage, Standard};
 use crate::quorum::timing::QuorumTiming;
 use crate::raft::identity::kept_marks::KeptMarks;
-use crate::raft::identity::spoken::Spoken;
+use crate::raft::identity::protocol_support::ProtocolSupport;
 use crate::raft::log::codec;
 use crate::raft::machine::checksums::Checksums;
-use archon_coordinator_core::{Acquaintances, Unheard};
+use archon_coordinator_core::{Acquaintances, CoordinatorRefusal};
 use archon_proto::convert::admin::upgrade::protocol_range;
 use archon_proto::v1::{HelloRequest, RaftMessage};
 use archon_types::{ClusterId, StorageId};
@@ -31,7 +31,7 @@ pub(crate) struct LocalVoter {
     /// Coordinators that may talk to it before its own log names it: the founders, or the members when it joined.
     pub(crate) expected: Arc<BTreeSet<u64>>,
     /// Its protocols.
-    pub(crate) spoken: Spoken,
+    pub(crate) spoken: ProtocolSupport,
     /// Heartbeat and election timing.
     pub(crate) timing: QuorumTiming,
     /// Log watermarks of the voters.
@@ -136,15 +136,15 @@ impl LocalVoter {
         let storage =
             Uuid::from_slice(storage).map_err(|_| Status::invalid_argument("sender_storage must have 16 bytes"))?;
         known.hears(self.id, sender, StorageId::new(storage), &self.expected).map_err(|unheard| match unheard {
-            Unheard::OtherDirectory => Status::failed_precondition(format!(
+            CoordinatorRefusal::OtherDirectory => Status::failed_precondition(format!(
                 "coordinator {sender} became a member with another data directory than {storage}: \
                  a wiped voter does not rejoin under its id"
             )),
-            Unheard::Unexpected => Status::permission_denied(format!(
+            CoordinatorRefusal::Unexpected => Status::permission_denied(format!(
                 "coordinator {sender} is not in the --peers of coordinator {}; start all with the same --peers",
                 self.id
             )),
-            Unheard::Stranger => Status::permission_denied(format!(
+            CoordinatorRefusal::Stranger => Status::permission_denied(format!(
                 "coordinator {sender} is not a member of the quorum of coordinator {}; a new one joins with --join",
                 self.id
             )),
@@ -152,7 +152,7 @@ impl LocalVoter {
     }
 
     /// Checks a message, takes its body out and validates it. `term` is that of this voter's vote.
-    pub(crate) fn open<T: DeserializeOwned + Judged>(
+    pub(crate) fn open<T: DeserializeOwned + PeerMessage>(
         &self,
         what: &'static str,
         message: &RaftMessage,
@@ -172,7 +172,7 @@ impl LocalVoter {
     /// Takes the body out of a peer's answer, if it comes from the voter that was asked: one with another data
     /// directory holds another log, and counting its answer as this one's could commit missing entries. The body is
     /// validated as well.
-    pub(crate) fn open_answer<T: DeserializeOwned + Judged>(
+    pub(crate) fn open_answer<T: DeserializeOwned + PeerMessage>(
         &self,
         what: &'static str,
         message: &RaftMessage,

@@ -3,12 +3,12 @@
 use super::propose::Proposal;
 use super::test_founders::{founder, listening};
 use crate::Coordinator;
-use crate::raft::identity::spoken::Spoken;
-use crate::raft::network::judge::{self, Judged as _, Standard, TERM_JUMP_MAX};
+use crate::raft::identity::protocol_support::ProtocolSupport;
+use crate::raft::network::judge::{self, PeerMessage as _, Standard, TERM_JUMP_MAX};
 use crate::raft::network::wire::LocalVoter;
 use crate::raft::types::{Entry, LogId, Membership, TypeConfig, Vote, Voter};
 use archon_coordinator_core::{Acquaintances, Actor, ClusterState, Command, CommandBatch};
-use archon_types::{ErrorKind, Holds, Millis, PROTOCOL_NEWEST, Partitioning, StorageId};
+use archon_types::{ErrorKind, Millis, PROTOCOL_NEWEST, Partitioning, StorageId, TableContent};
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn create(name: &str) -> Command {
         name: name.to_owned(),
         partitioning: Partitioning::Hash { partitions: 3 },
         replication: 1,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     }
 }
 
@@ -72,7 +72,7 @@ fn voter(id: u64, storage: u128) -> LocalVoter {
         storage: Uuid::from_u128(storage),
         quorum: Uuid::from_u128(9),
         expected,
-        spoken: Spoken::default(),
+        spoken: ProtocolSupport::default(),
         timing: Default::default(),
         marks: crate::raft::KeptMarks::none(id, Uuid::from_u128(storage)),
         checksums: crate::raft::Checksums::new(id),

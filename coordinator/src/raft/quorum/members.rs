@@ -1,6 +1,6 @@
 //! Conversion of the members of the quorum between openraft's types and ours.
 
-use crate::raft::machine::Replicated;
+use crate::raft::machine::ReplicatedState;
 use crate::raft::machine::raft::Raft;
 use crate::raft::types::{Membership, Voter};
 use archon_coordinator_core::{Coordinator, Members};
@@ -31,7 +31,7 @@ pub(crate) fn voter_of(coordinator: Coordinator) -> Voter {
 /// itself: the others may all be gone.
 pub(crate) fn members_to_ask(
     raft: &Raft,
-    replicated: &Replicated,
+    replicated: &ReplicatedState,
     expected: &BTreeMap<u64, String>,
     id: u64,
 ) -> BTreeMap<u64, String> {

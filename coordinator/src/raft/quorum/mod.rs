@@ -19,12 +19,12 @@ pub(crate) mod voter_view;
 use super::identity::generations::{Generations, Standby};
 use super::log::log_space::LogSpace;
 use super::log::store::LogSize;
-use super::machine::Replicated;
-use super::machine::checksums::Differs;
-use super::network::addresses::Elsewhere;
+use super::machine::ReplicatedState;
+use super::machine::checksums::StateDifference;
+use super::network::addresses::AddressChange;
 use super::network::distances::Distances;
 use super::network::hints::Hints;
-use super::network::introductions::Introductions;
+use super::network::peer_lookup::PeerLookup;
 use super::network::wire::LocalVoter;
 use super::quorum::rounds::{Round, Rounds};
 use super::quorum::voter_reports::VoterReports;
@@ -73,14 +73,14 @@ pub(crate) struct Quorum {
     pub(super) proposals: Arc<Semaphore>,
     /// Coordinators known before the log named any.
     founders: Arc<BTreeMap<u64, String>>,
-    replicated: Arc<Replicated>,
+    replicated: Arc<ReplicatedState>,
     rounds: Rounds,
     wal: Wal,
     log_size: LogSize,
     times: Arc<Times>,
     pub(super) space: LogSpace,
     pub(super) voter_reports: VoterReports,
-    introductions: Introductions,
+    introductions: PeerLookup,
     generations: Generations,
     hints: Hints,
     pub(super) distances: Distances,
@@ -107,13 +107,13 @@ impl Quorum {
         raft: Raft,
         local_voter: LocalVoter,
         founders: Arc<BTreeMap<u64, String>>,
-        replicated: Arc<Replicated>,
+        replicated: Arc<ReplicatedState>,
         (wal, log_size, space, voter_reports, introductions, generations, hints): (
             Wal,
             LogSize,
             LogSpace,
             VoterReports,
-            Introductions,
+            PeerLookup,
             Generations,
             Hints,
         ),
@@ -157,7 +157,7 @@ impl Quorum {
     }
 
     /// Returns the replicated state.
-    pub(crate) fn replicated(&self) -> &Arc<Replicated> {
+    pub(crate) fn replicated(&self) -> &Arc<ReplicatedState> {
         &self.replicated
     }
 
@@ -209,7 +209,7 @@ impl Quorum {
     }
 
     /// Returns the members that answer at another address than the one in the log.
-    pub(crate) fn found_elsewhere(&self) -> BTreeMap<u64, Elsewhere> {
+    pub(crate) fn found_elsewhere(&self) -> BTreeMap<u64, AddressChange> {
         self.hints.found()
     }
 
@@ -247,7 +247,7 @@ impl Quorum {
     }
 
     /// Returns the coordinators with differing states, as known to this one, which leads.
-    pub(crate) fn differing_states(&self) -> BTreeMap<u64, Differs> {
+    pub(crate) fn differing_states(&self) -> BTreeMap<u64, StateDifference> {
         self.local_voter.checksums.differ()
     }
 

@@ -3,7 +3,7 @@
 use super::Quorum;
 use crate::clock::wall_now;
 use crate::raft::log::codec;
-use crate::raft::log::log_space::{Admitted, Purpose, Refused};
+use crate::raft::log::log_space::{LogRefusal, LogReservation, Purpose};
 use crate::raft::machine::raft::Raft;
 use crate::raft::types::{CommittedLeaderId, TypeConfig};
 use archon_coordinator_core::{Actor, Command, CommandBatch, Response, check_commands};
@@ -93,7 +93,7 @@ impl Quorum {
     }
 
     /// Reserves the space of a batch in this coordinator's log, before Raft receives it.
-    async fn admit(&self, batch: &CommandBatch, deadline: Instant) -> Result<Admitted, ErrorDetail> {
+    async fn admit(&self, batch: &CommandBatch, deadline: Instant) -> Result<LogReservation, ErrorDetail> {
         if let Some(why) = self.read_only() {
             return Err(self.disk_full(&why));
         }
@@ -104,12 +104,12 @@ impl Quorum {
             Err(refused) => Err(refused),
         };
         admitted.map_err(|refused| match refused {
-            Refused::Lack(lack) => self.disk_full(&format!("coordinator {}: {lack}", self.local_voter.id)),
-            Refused::Busy => {
+            LogRefusal::Lack(lack) => self.disk_full(&format!("coordinator {}: {lack}", self.local_voter.id)),
+            LogRefusal::Busy => {
                 let message = "the coordinator's log is making space; try again";
                 ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(100)
             }
-            Refused::TooLarge { bytes, max } => {
+            LogRefusal::TooLarge { bytes, max } => {
                 let message = format!("a change of {bytes} bytes is above the limit of {max}: ask for less at once");
                 ErrorDetail::new(ErrorKind::InvalidArgument, message)
             }
@@ -130,7 +130,7 @@ impl Quorum {
 }
 
 /// Makes Raft write a batch; `held` is released once that is answered.
-async fn write(raft: Raft, batch: Arc<CommandBatch>, held: (Admitted, OwnedSemaphorePermit)) -> WriteOutcome {
+async fn write(raft: Raft, batch: Arc<CommandBatch>, held: (LogReservation, OwnedSemaphorePermit)) -> WriteOutcome {
     let term = CommittedLeaderId::new(batch.term);
     let (responder, answer) = ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
     if raft.write(batch).with_leader(term).responder(responder).await.is_err() {

@@ -80,7 +80,7 @@ impl Rounds {
 }
 
 /// Rounds in progress and the requests that wait for each.
-struct Under {
+struct PendingRounds {
     rounds: FuturesUnordered<BoxFuture<'static, (u64, Round)>>,
     /// Requests waiting since before the round of this number began; numbers rise.
     waiting: VecDeque<(u64, Vec<oneshot::Sender<Round>>)>,
@@ -92,7 +92,7 @@ struct Under {
     deadline: Duration,
 }
 
-impl Under {
+impl PendingRounds {
     fn begin(&mut self, raft: &Raft, waiting: Vec<oneshot::Sender<Round>>) {
         self.last_number += 1;
         self.last_began = Instant::now();
@@ -132,7 +132,7 @@ impl Under {
 /// deadline. So that this costs no lease, another one is begun beside it after [`ROUND_TIMEOUT`]; the first to end
 /// serves all.
 async fn run(raft: Raft, deadline: Duration, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
-    let mut under = Under {
+    let mut under = PendingRounds {
         rounds: FuturesUnordered::new(),
         waiting: VecDeque::new(),
         last_number: 0,

@@ -1,6 +1,6 @@
 //! Reports of the voters about themselves to the leader.
 
-use crate::raft::log::lack::Lack;
+use crate::raft::log::low_space::LowSpace;
 use crate::raft::network::hello::Answers;
 use archon_proto::convert::admin::upgrade::protocol_range;
 use archon_proto::v1;
@@ -20,7 +20,7 @@ type Refusals = Arc<Mutex<BTreeMap<u64, String>>>;
 #[derive(Clone, Copy, Debug, Default)]
 struct VoterReport {
     /// Its lack of space in the log.
-    lack: Option<Lack>,
+    lack: Option<LowSpace>,
     /// True if one of its snapshots waits for space.
     snapshot_waits: bool,
     /// Its certificate.
@@ -77,7 +77,7 @@ impl VoterReports {
     }
 
     /// Returns a voter's lack of space.
-    pub(in crate::raft) fn lack(&self, voter: u64) -> Option<Lack> {
+    pub(in crate::raft) fn lack(&self, voter: u64) -> Option<LowSpace> {
         self.report(voter).lack
     }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use archon_types::{DiskFull, DiskLimit};
 
-    const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24, limit: DiskLimit::Bytes });
+    const FULL: LowSpace = LowSpace::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24, limit: DiskLimit::Bytes });
 
     #[test]
     fn foreign_coordinator_at_a_voters_address_is_named() {
@@ -109,9 +109,9 @@ mod tests {
         let reports = VoterReports::default();
         let answer = |lack, snapshot_waits| v1::RaftMessage { lack, snapshot_waits, ..Default::default() };
         reports.note(2, &answer(Some(FULL.into()), true));
-        reports.note(3, &answer(Some(Lack::Fails.into()), false));
+        reports.note(3, &answer(Some(LowSpace::Fails.into()), false));
         assert!(reports.snapshot_waits(2) && !reports.snapshot_waits(3));
-        assert_eq!((reports.lack(2), reports.lack(3), reports.lack(1)), (Some(FULL), Some(Lack::Fails), None));
+        assert_eq!((reports.lack(2), reports.lack(3), reports.lack(1)), (Some(FULL), Some(LowSpace::Fails), None));
         reports.note(2, &answer(None, false));
         assert!(!reports.snapshot_waits(2));
         reports.note(3, &answer(None, false));

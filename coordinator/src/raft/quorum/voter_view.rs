@@ -1,7 +1,7 @@
 //! The members of the quorum as one coordinator sees them.
 
 use crate::quorum::timing::TooFar;
-use crate::raft::log::lack::Lack;
+use crate::raft::log::low_space::LowSpace;
 use archon_coordinator_core::{CoordinatorsSpeak, majority};
 use archon_types::{CoordinatorRole, MemberCertificate, ProtocolRange};
 use std::fmt;
@@ -25,7 +25,7 @@ pub(crate) struct VoterView {
     pub(crate) entries_behind: Option<u64>,
     /// Reason for which it accepts nothing new into its log: for this coordinator itself, and for others if this one
     /// leads.
-    pub(crate) lack: Option<Lack>,
+    pub(crate) lack: Option<LowSpace>,
     /// True if a snapshot of it waits for space on its disk, as far as this coordinator knows.
     pub(crate) snapshot_waits: bool,
     /// Its certificate: for others if this coordinator leads, and TLS is used.

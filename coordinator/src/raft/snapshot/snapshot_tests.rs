@@ -5,7 +5,7 @@ use crate::raft::quorum::test_founders::{SOON, founder, listening, until};
 use crate::{Coordinator, CoordinatorConfig, CoordinatorError, FirstStart};
 use archon_documents::{ChangeQuorum, MethodCall as _, write};
 use archon_proto::{documents, v1};
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::QuorumChange;
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ fn purged(coordinator: &Coordinator) -> u64 {
 }
 
 /// Three coordinators, one of which is away; the log begins after that one's last entry.
-struct Lagging {
+struct LaggingQuorum {
     peers: BTreeMap<u64, String>,
     dirs: BTreeMap<u64, TempDir>,
     running: BTreeMap<u64, Coordinator>,
@@ -31,7 +31,7 @@ struct Lagging {
     last: u64,
 }
 
-impl Lagging {
+impl LaggingQuorum {
     async fn start() -> Self {
         let (peers, listeners) = listening(3).await;
         let dirs = (1..=3).map(|id| (id, tempfile::tempdir().unwrap())).collect();
@@ -101,7 +101,7 @@ impl Lagging {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn voter_that_lags_behind_the_log_installs_a_snapshot() {
-    let bed = Lagging::start().await;
+    let bed = LaggingQuorum::start().await;
     let back = bed.start_again().await;
     bed.until_it_has_all("the snapshot to be installed", &back).await;
     assert!(std::fs::read_dir(bed.dirs[&bed.away].path().join("snapshots")).unwrap().count() > 0);
@@ -116,7 +116,7 @@ async fn voter_that_lags_behind_the_log_installs_a_snapshot() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_change_during_a_snapshot_transfer() {
-    let mut bed = Lagging::start().await;
+    let mut bed = LaggingQuorum::start().await;
     let leaves = (1..=3).find(|id| *id != bed.leader && *id != bed.away).unwrap();
     // A newcomer, which needs the snapshot as well, and the one that was away, at once.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -138,7 +138,7 @@ async fn members_change_during_a_snapshot_transfer() {
         let request_id = Uuid::new_v4().into_bytes().to_vec().into();
         let document = write(&replace).unwrap().into();
         let request = tonic::Request::new(v1::AdminRequest { cluster: None, request_id, document });
-        let channel = connect(&Transport::default(), &address, Expected::Coordinators).unwrap();
+        let channel = connect(&Transport::default(), &address, ExpectedPeer::Coordinators).unwrap();
         match documents::call(channel.into(), ChangeQuorum::METHOD, request).await {
             Ok(_) => break,
             Err(status) => assert!(begun.elapsed() < SOON, "the change is refused: {status}"),

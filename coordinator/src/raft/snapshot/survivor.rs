@@ -7,7 +7,7 @@ use crate::raft::log::codec;
 use crate::raft::log::store::{COMMITTED, FACTS, PURGED, VOTE};
 use crate::raft::machine::take_in;
 use crate::raft::types::{LogId, Membership, SnapshotMeta, StoredMembership, Vote, Voter};
-use crate::raft::{SNAPSHOTS_DIR, Spoken, Storage, StoreError, log_disk};
+use crate::raft::{ProtocolSupport, SNAPSHOTS_DIR, Storage, StoreError, log_disk};
 use archon_coordinator_core::ClusterState;
 use archon_wal::{Wal, WalBatch, WalConfig};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) fn read_directory(data_dir: &Path, quorum: Uuid) -> Result<ClusterState, CoordinatorError> {
     let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), quorum)?;
     let newest = snapshots.newest()?;
-    let spoken = Spoken::default();
+    let spoken = ProtocolSupport::default();
     let storage = Storage::open_log(data_dir, snapshots, spoken.clone())?;
     let (mut state, covered) = match newest {
         Some((meta, body)) => (spoken.decode(&body).map_err(StoreError::from)?, meta.last_log_id.map(|id| id.index)),
@@ -44,7 +44,7 @@ pub(crate) fn read_directory(data_dir: &Path, quorum: Uuid) -> Result<ClusterSta
 /// Returns the state in a snapshot file of any quorum. Blocks.
 pub(crate) fn read_snapshot(path: &Path) -> Result<ClusterState, CoordinatorError> {
     let (_, body) = read_file(path)?;
-    Ok(Spoken::default().decode(&body).map_err(StoreError::from)?)
+    Ok(ProtocolSupport::default().decode(&body).map_err(StoreError::from)?)
 }
 
 /// Founder of a new generation.

@@ -9,7 +9,7 @@ use crate::service::documents::answers;
 use crate::service::findings::disks::disks;
 use crate::service::operator::tables::table_of;
 use archon_coordinator_core::{
-    ClusterState, Remembered, Thresholds, alerts, list_findings, not_served, quorum_waits, upgrade_waits, waits,
+    ClusterState, LeaderView, Thresholds, alerts, list_findings, not_served, quorum_waits, upgrade_waits, waits,
 };
 use archon_documents::{Check, CheckCluster};
 use archon_types::{ErrorDetail, Finding};
@@ -27,7 +27,7 @@ answers! {
 impl Admins {
     /// Returns the alerts, the worst first.
     pub(super) async fn looked_over(&self, asked: CheckCluster, call: &Call<'_>) -> Result<Check> {
-        let recovers = |_: &Arc<Session>, state: &ClusterState, _: &Remembered| state.recovery.is_some();
+        let recovers = |_: &Arc<Session>, state: &ClusterState, _: &LeaderView| state.recovery.is_some();
         let (recovers, found) = self.found(call, (asked, WAITS_MAX), recovers).await?;
         let (findings, more) = list_findings(found, recovers, ALERTS_MAX);
         Ok(Check::of(findings.into_iter().map(Into::into).collect(), more))
@@ -38,7 +38,7 @@ impl Admins {
         &self,
         call: &Call<'_>,
         (look, most): (CheckCluster, usize),
-        with: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> T,
+        with: impl FnOnce(&Arc<Session>, &ClusterState, &LeaderView) -> T,
     ) -> Result<(T, Vec<Finding>)> {
         let looked = self.view_back(call, |session, state, remembered| {
             let view = session.quorum().view();

@@ -9,7 +9,7 @@ use crate::service::admins::{Admins, Result};
 use crate::service::call::Call;
 use crate::service::documents::answers;
 use crate::service::findings::subjects::cluster_text;
-use archon_coordinator_core::{ClusterState, Remembered, counts};
+use archon_coordinator_core::{ClusterState, LeaderView, counts};
 use archon_documents::{CheckCluster, ShowStatus, Status};
 use archon_types::{Finding, Severity};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Admins {
     /// Returns the status, with reasons of waits and the warnings of `archon check`.
     pub(in crate::service) async fn status_of(&self, _: ShowStatus, call: &Call<'_>) -> Result<Status> {
         let look = (CheckCluster::default(), STATUS_REASONS_MAX);
-        let status = |session: &Arc<Session>, state: &ClusterState, remembered: &Remembered| {
+        let status = |session: &Arc<Session>, state: &ClusterState, remembered: &LeaderView| {
             let view = session.quorum().view();
             let counts = counts(state);
             Status {

@@ -2,7 +2,7 @@
 
 use crate::leader::session::Session;
 use crate::quorum::timing::TooFar;
-use crate::raft::{Differs, Lack, Quorum, VoterView, read_only, spare};
+use crate::raft::{LowSpace, Quorum, StateDifference, VoterView, read_only, spare};
 use archon_coordinator_core::ClusterState;
 use archon_documents::CoordinatorStatus;
 use archon_types::subject::Subject;
@@ -26,8 +26,8 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<Finding> {
 
 /// Reports coordinators with differing states.
 pub(super) fn differing(quorum: &Quorum) -> Vec<Finding> {
-    let finding = |(coordinator_id, differs): (u64, Differs)| {
-        let Differs { index, is_wrong: wrong } = differs;
+    let finding = |(coordinator_id, differs): (u64, StateDifference)| {
+        let StateDifference { index, is_wrong: wrong } = differs;
         Finding::new(Subject::Coordinator { coordinator_id }, Facts::StatesDiffer { index, wrong })
     };
     quorum.differing_states().into_iter().map(finding).collect()
@@ -58,8 +58,8 @@ pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<Finding> {
     let lacking = voters.iter().filter_map(|voter| {
         let address = voter.address.clone();
         let facts = match voter.lack? {
-            Lack::Full(lack) => Facts::DiskFull { address, lack },
-            Lack::Fails => Facts::DiskFails { address },
+            LowSpace::Full(lack) => Facts::DiskFull { address, lack },
+            LowSpace::Fails => Facts::DiskFails { address },
         };
         Some(Finding::new(subject(voter), facts))
     });

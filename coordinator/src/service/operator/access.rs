@@ -10,11 +10,11 @@ use archon_coordinator_core::{
     AccessChange, ClusterState, Liveness, RefusedCertificates, check_access, check_withdrawal,
 };
 use archon_documents::{
-    AccessChanged, AccessRight, AccessSummary, CertificatesWithdrawn, ListAccess, SetAccess, Withdraw,
+    AccessChanged, AccessRight, AccessSummary, CertificatesWithdrawn, ListAccess, RevokeCertificates, SetAccess,
     WithdrawnCertificates,
 };
 use archon_security::Identity;
-use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Right, Scope, TableId, WHENEVER, Word};
+use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, OpenEnum, Right, Scope, TableId, WHENEVER};
 use std::time::Duration;
 
 /// Maximum wait of a call until nodes apply its change.
@@ -23,7 +23,7 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 answers! {
     ListAccess: access,
     SetAccess: set_access_of,
-    Withdraw: withdrawn,
+    RevokeCertificates: withdrawn,
 }
 
 impl Admins {
@@ -91,10 +91,10 @@ impl Admins {
     /// Revokes certificates or readmits them, and waits briefly until nodes apply the change.
     pub(in crate::service) async fn withdrawn(
         &self,
-        asked: Withdraw,
+        asked: RevokeCertificates,
         call: &Call<'_>,
     ) -> Result<CertificatesWithdrawn> {
-        let Withdraw { identity, begins_before_at_ms, readmit, force } = asked;
+        let RevokeCertificates { identity, begins_before_at_ms, readmit, force } = asked;
         let whose: Identity = identity.parse().map_err(|error: archon_security::IdentityError| {
             ErrorDetail::new(ErrorKind::InvalidArgument, error.to_string())
         })?;
@@ -156,7 +156,7 @@ fn scope(state: &ClusterState, client: Option<String>, table: Option<&str>) -> R
 }
 
 /// Returns the effective right of a client to a table by all grants, if both are named.
-fn right_of(state: &ClusterState, asked: &Scope) -> Option<Word<Right>> {
+fn right_of(state: &ClusterState, asked: &Scope) -> Option<OpenEnum<Right>> {
     let Scope { client: Some(client), table: Some(table) } = asked else { return None };
     state.access.right(client, *table).map(Into::into)
 }

@@ -10,10 +10,10 @@ use crate::service::call::Call;
 use crate::service::check_named;
 use crate::service::documents::answers;
 use crate::service::findings::{bars, subjects};
-use crate::service::ranges::reshapings;
+use crate::service::ranges::range_changes;
 use archon_coordinator_core::{
-    ClusterState, Command, Condition, DoorView, EventKind, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle,
-    Remembered, RemovalPlan, Reshaping, Response as Answer, check_alter_node, check_drain, check_force_leader,
+    ClusterState, Command, Condition, DoorView, EventKind, ForcedElection, LeaderView, Liveness, LossPlan, NodeRow,
+    Obstacle, RangeChange, RemovalPlan, Response as Answer, check_alter_node, check_drain, check_force_leader,
     check_lose_node, check_remove, disk_full, explain, refusal,
 };
 use archon_documents::{
@@ -189,7 +189,7 @@ fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
 pub(super) fn node_summary(
     session: &Session,
     state: &ClusterState,
-    remembered: &Remembered,
+    remembered: &LeaderView,
     row: &NodeRow,
 ) -> NodeSummary {
     let id = row.node.id;
@@ -252,7 +252,7 @@ fn describe(
     });
     let copies: Vec<PartitionCopy> = copies.collect();
     let leader = copies.iter().find(|copy| copy.leads);
-    let remembered = Remembered::new(state, liveness, boot_now());
+    let remembered = LeaderView::new(state, liveness, boot_now());
     let explained = explain(state, &remembered, partition).unwrap_or_default();
     // Reasons for refused writes, or for a replica that does not become in sync, as only its own node knows them.
     let full = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
@@ -278,7 +278,8 @@ fn describe(
         running_move: migration.map(|migration| rebalance::move_status(state, &loads, migration)),
         force_leader: forced_check(state, forced),
         bars: state.controls.bars_of(partition).map(|bar| bars::bar(state, bar)).collect(),
-        reshaping: Reshaping::of(state, row).map(|found| reshapings::Shown::new(state, found).summary(&loads)),
+        reshaping: RangeChange::of(state, row)
+            .map(|found| range_changes::RangeChangeSnapshot::new(state, found).summary(&loads)),
     })
 }
 

@@ -7,7 +7,7 @@ use crate::service::check_named;
 use crate::service::documents::answers;
 use archon_coordinator_core::{ClusterState, Command, Goal, Liveness, MigrationId, Response as Answer, plan};
 use archon_documents::{
-    ApplyPlan, CancelRebalance, Cancelled, PlanApplied, PlanRebalance, RebalancePage, ShowRebalance,
+    ApplyPlan, CancelRebalance, PlanApplied, PlanRebalance, RebalanceCancellation, RebalancePage, ShowRebalance,
 };
 use archon_types::limits::PLAN_MOVES_MAX;
 use archon_types::plan::Plan;
@@ -39,7 +39,7 @@ impl Admins {
             let goal = Goal { spared: spared.clone(), moves_max };
             let work = move || {
                 let state = image.restored();
-                rebalance::Planned::new(&state, &plan(&state, goal))
+                rebalance::NamedPlan::new(&state, &plan(&state, goal))
             };
             ((versions, spared), work)
         };
@@ -72,14 +72,18 @@ impl Admins {
     }
 
     /// Cancels the rest of a plan.
-    pub(in crate::service) async fn cancel(&self, _: CancelRebalance, call: &Call<'_>) -> Result<Cancelled> {
+    pub(in crate::service) async fn cancel(
+        &self,
+        _: CancelRebalance,
+        call: &Call<'_>,
+    ) -> Result<RebalanceCancellation> {
         let decide = |state: &ClusterState, _: &Liveness| match state.migrations.active_count() {
             0 => Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running")),
             _ => Ok(Command::CancelPlan),
         };
         match self.commit(call, decide).await?.1 {
             Answer::PlanCancelled { undone, too_late } => {
-                Ok(Cancelled { moves_cancelled: undone, moves_too_late: too_late })
+                Ok(RebalanceCancellation { moves_cancelled: undone, moves_too_late: too_late })
             }
             other => Err(unexpected(&other)),
         }

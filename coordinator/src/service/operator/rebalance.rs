@@ -1,15 +1,15 @@
 //! Conversion of plans and moves between core and documents. The content of a plan or a page of moves is read from the state
 //! in one short access; sizes are added in another, and texts are made without a lock.
 
-use crate::leader::load::{Copied, Loads};
-use crate::service::ranges::reshapings;
+use crate::leader::load::{CopyProgress, Loads};
+use crate::service::ranges::range_changes;
 use archon_coordinator_core::{
-    ClusterState, Command, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Reshaping, Subject,
+    ClusterState, Command, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, RangeChange, Subject,
     UnmetReason, Waits, phase,
 };
-use archon_documents::{MoveStatus, RebalancePage, RebalanceStatus, RebalanceSummary, Reshaping as Reshaped};
+use archon_documents::{MoveStatus, RangeChangeStatus as Reshaped, RebalancePage, RebalanceStatus, RebalanceSummary};
 use archon_types::limits::PLAN_UNMET_MAX;
-use archon_types::plan::{Move, Plan, UnknownFields, Unmet};
+use archon_types::plan::{Move, Plan, UnknownFields, UnmetGoal};
 use archon_types::{MoveCode, MoveKind, NodeId, PlacementId, UnmetCode};
 use parking_lot::Mutex;
 
@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 const SIZES_AT_ONCE: usize = 256;
 
 /// A plan with names, without the sizes, which change independently.
-pub(crate) struct Planned {
+pub(crate) struct NamedPlan {
     plan: Plan,
     /// The replica with the size to report, for each move that copies.
     copies: Vec<Option<(NodeId, PlacementId)>>,
 }
 
-impl Planned {
+impl NamedPlan {
     /// Creates a plan with names.
     pub(crate) fn new(state: &ClusterState, plan: &archon_coordinator_core::Plan) -> Self {
         let moves = plan.moves.iter().map(|planned| Move {
@@ -40,7 +40,7 @@ impl Planned {
             message: planned.reason.to_string(),
             unknown: UnknownFields::new(),
         });
-        let unmet = plan.unmet.iter().map(|unmet| Unmet {
+        let unmet = plan.unmet.iter().map(|unmet| UnmetGoal {
             code: unmet_code(unmet.reason).into(),
             subject: match unmet.subject {
                 Subject::Node(node) => state.node_subject(node),
@@ -76,15 +76,19 @@ impl Planned {
 }
 
 /// Returns these goals, and instead of those above the limit of a plan one that counts them.
-fn bounded(mut unmet: impl ExactSizeIterator<Item = Unmet>) -> Vec<Unmet> {
+fn bounded(mut unmet: impl ExactSizeIterator<Item = UnmetGoal>) -> Vec<UnmetGoal> {
     let all = unmet.len();
     if all <= PLAN_UNMET_MAX {
         return unmet.collect();
     }
-    let mut listed: Vec<Unmet> = unmet.by_ref().take(PLAN_UNMET_MAX - 1).collect();
+    let mut listed: Vec<UnmetGoal> = unmet.by_ref().take(PLAN_UNMET_MAX - 1).collect();
     let more = all - listed.len();
     let message = format!("{more} more goals cannot be met");
-    listed.extend(unmet.next().map(|next| Unmet { subject: archon_types::subject::Subject::Cluster, message, ..next }));
+    listed.extend(unmet.next().map(|next| UnmetGoal {
+        subject: archon_types::subject::Subject::Cluster,
+        message,
+        ..next
+    }));
     listed
 }
 
@@ -129,7 +133,7 @@ pub(crate) fn plan_to_command(state: &ClusterState, plan: Plan) -> Command {
 }
 
 /// One move in the state.
-pub(crate) struct Shown {
+pub(crate) struct MoveSnapshot {
     migration: Migration,
     phase: Phase,
     why: String,
@@ -138,7 +142,7 @@ pub(crate) struct Shown {
     to: String,
 }
 
-impl Shown {
+impl MoveSnapshot {
     /// Reads a move.
     pub(crate) fn new(state: &ClusterState, waits: &Waits<'_>, migration: &Migration) -> Self {
         let phase = phase(state, migration);
@@ -195,7 +199,7 @@ impl Shown {
 /// Progress of a replica as reported by a node.
 #[derive(Clone, Copy, Default)]
 struct Size {
-    copied: Copied,
+    copied: CopyProgress,
     stored: u64,
 }
 
@@ -206,7 +210,7 @@ impl Size {
     }
 }
 
-fn percent(phase: &Phase, copied: Copied) -> u32 {
+fn percent(phase: &Phase, copied: CopyProgress) -> u32 {
     match phase {
         Phase::Queued | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => 0,
         // The last tenth covers the steps after the copy.
@@ -220,7 +224,7 @@ fn percent(phase: &Phase, copied: Copied) -> u32 {
 
 /// Returns one move for people.
 pub(crate) fn move_status(state: &ClusterState, loads: &Loads, migration: &Migration) -> MoveStatus {
-    let shown = Shown::new(state, &Waits::new(state), migration);
+    let shown = MoveSnapshot::new(state, &Waits::new(state), migration);
     let size = Size::of(loads, shown.copy());
     shown.summary(size)
 }
@@ -239,10 +243,10 @@ pub(crate) struct Progress {
     running: bool,
     summary: PlanSummary,
     under_way: Vec<RunningMove>,
-    page: Vec<Shown>,
+    page: Vec<MoveSnapshot>,
     more: bool,
     /// Splits and merges, and their total number.
-    reshapings: Vec<reshapings::Shown>,
+    reshapings: Vec<range_changes::RangeChangeSnapshot>,
     reshapings_total: usize,
 }
 
@@ -258,21 +262,21 @@ impl Progress {
         });
         let waits = Waits::new(state);
         let mut moves = state.migrations.of_newest_plan(after);
-        let page = moves.by_ref().take(most).map(|migration| Shown::new(state, &waits, migration)).collect();
+        let page = moves.by_ref().take(most).map(|migration| MoveSnapshot::new(state, &waits, migration)).collect();
         Self {
             running: state.migrations.active_count() > 0,
             summary,
             under_way: under_way.collect(),
             page,
             more: moves.next().is_some(),
-            reshapings: reshapings::Shown::first(state),
-            reshapings_total: Reshaping::count(state),
+            reshapings: range_changes::RangeChangeSnapshot::first(state),
+            reshapings_total: RangeChange::count(state),
         }
     }
 
     /// Returns the page for people, with the replica sizes that nodes reported.
     pub(crate) fn page(self, loads: &Mutex<Loads>) -> RebalancePage {
-        let (copied, sizes, reshapings): (Vec<Copied>, Vec<Size>, Vec<Reshaped>) = {
+        let (copied, sizes, reshapings): (Vec<CopyProgress>, Vec<Size>, Vec<Reshaped>) = {
             let loads = loads.lock();
             let copied = self.under_way.iter().map(|running| Size::of(&loads, running.copy).copied);
             let sizes = self.page.iter().map(|shown| Size::of(&loads, shown.copy()));

@@ -7,7 +7,7 @@ use crate::service::documents::answers;
 use crate::service::findings::alerts::WAITS_MAX;
 use crate::service::findings::subjects;
 use archon_coordinator_core::{
-    ClusterState, Command, Liveness, Remembered, Response as Answer, check_alter_table, check_nodes_for, list_findings,
+    ClusterState, Command, LeaderView, Liveness, Response as Answer, check_alter_table, check_nodes_for, list_findings,
     with_intent,
 };
 use archon_documents::{
@@ -16,8 +16,8 @@ use archon_documents::{
 };
 use archon_types::subject::Subject;
 use archon_types::{
-    ErrorDetail, ErrorKind, Facts, Finding, Holds, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
-    PlacementId, Table, TableId,
+    ErrorDetail, ErrorKind, Facts, Finding, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId,
+    Table, TableContent, TableId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Admins {
         let (partitioning, holds) = (asked.partitioning(), asked.holds()?);
         let CreateTable { table: name, replication, .. } = asked;
         let decide = |state: &ClusterState, _: &Liveness| {
-            if holds == Holds::Data {
+            if holds == TableContent::Data {
                 check_nodes_for(state, &name, replication)?;
             }
             Ok(Command::CreateTable { name, partitioning, replication, holds })
@@ -90,7 +90,7 @@ impl Admins {
             let copies = || state.partitions.of_table(table.id).flat_map(|row| &row.placements);
             let nodes: BTreeSet<NodeId> = copies().map(|copy| copy.node).collect();
             // The owner of a lease has nothing to delete.
-            let is_lease = table.holds == Holds::Lease;
+            let is_lease = table.holds == TableContent::Lease;
             let away = nodes.iter().filter(|node| !is_lease && !state.is_alive(**node)).take(NAMED_MAX);
             Ok(TableCheck {
                 table: summary(state, table),
@@ -105,7 +105,7 @@ impl Admins {
 
     /// Returns a complete description of one table, with those findings of `archon check` that are about it.
     pub(super) async fn described_table(&self, asked: DescribeTable, call: &Call<'_>) -> Result<TableDescription> {
-        let describe = |session: &Arc<Session>, state: &ClusterState, _: &Remembered| {
+        let describe = |session: &Arc<Session>, state: &ClusterState, _: &LeaderView| {
             let bytes = |node, copy| session.loads().lock().bytes(node, copy);
             let described = describe(state, &bytes, table_of(state, &asked.table)?, asked.partitions);
             let short = under_replicated(&described).map(|finding| with_intent(state, finding));
@@ -150,7 +150,7 @@ type Bytes<'a> = dyn Fn(NodeId, PlacementId) -> u64 + 'a;
 
 /// Describes a table without findings.
 fn describe(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, with_partitions: bool) -> TableDescription {
-    let is_lease = table.holds == Holds::Lease;
+    let is_lease = table.holds == TableContent::Lease;
     let mut holders: BTreeMap<NodeId, TableHolder> = BTreeMap::new();
     let mut partitions = Vec::new();
     let mut under_replicated = 0;
@@ -203,7 +203,7 @@ fn describe(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, with_partiti
 }
 
 fn describe_partition(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, row: &Partition) -> TablePartition {
-    let is_lease = table.holds == Holds::Lease;
+    let is_lease = table.holds == TableContent::Lease;
     let copies = |count: usize| if is_lease { 0 } else { number(count) };
     let leader = row.leader_placement();
     TablePartition {

@@ -6,7 +6,7 @@ use archon_proto::convert::tables::middle::FindMiddle;
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::FindMiddleRequest;
 use archon_proto::v1::control_client::ControlClient;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::{ErrorDetail, ErrorKind, Middle, Node};
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(crate) async fn ask(transport: &Transport, node: &Node, asked: FindMiddle) -
         let message = format!("the leader of the partition, at {address}, reports no split key: {why}");
         ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(200)
     };
-    let channel =
-        connect(transport, address, Expected::Node(node.name.clone())).ok_or_else(|| silent("that is no address"))?;
+    let channel = connect(transport, address, ExpectedPeer::Node(node.name.clone()))
+        .ok_or_else(|| silent("that is no address"))?;
     let mut client = ControlClient::new(TracedChannel::from(channel));
     match tokio::time::timeout(DEADLINE, client.find_middle(FindMiddleRequest::from(asked))).await {
         Ok(Ok(answer)) => Ok(answer.into_inner().try_into()?),

@@ -2,5 +2,5 @@
 
 mod merge;
 mod middle;
-pub(super) mod reshapings;
+pub(super) mod range_changes;
 mod split;

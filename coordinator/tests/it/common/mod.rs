@@ -9,17 +9,17 @@ use archon_documents::{
 use archon_frames::testing::FakeServer;
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::members::beats::{BeatAnswers, Granted};
+use archon_proto::convert::members::beats::{BeatAnswers, LeaseGrant};
 use archon_proto::documents;
 use archon_proto::v1;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_testkit::wait_for_async;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, PROTOCOL_NEWEST, PartitionTable, Partitioning, ProtocolRange,
-    Settings, TablePiece,
+    Assembly, AssemblyResult, ErrorDetail, ErrorKind, PROTOCOL_NEWEST, PartitionTable, Partitioning, ProtocolRange,
+    Settings, TableContent, TablePiece,
 };
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -225,7 +225,7 @@ pub async fn status(address: &str) -> Result<ClusterStatus, ErrorDetail> {
 
 /// A table of data with hashed keys and one copy of each partition.
 pub fn hashed(name: &str, partitions: u32) -> CreateTable {
-    CreateTable::new(name, Partitioning::Hash { partitions }, 1, Holds::Data)
+    CreateTable::new(name, Partitioning::Hash { partitions }, 1, TableContent::Data)
 }
 
 pub async fn table(address: &str, wait_ms: u32) -> Result<v1::GetTableResponse, ErrorDetail> {
@@ -240,7 +240,7 @@ pub fn request_id() -> bytes::Bytes {
 
 /// Received pushes.
 #[derive(Clone, Default)]
-pub struct Pushed {
+pub struct ReceivedPushes {
     /// The last push, with the obeyed duties.
     pub last: Arc<Mutex<Option<v1::PushRequest>>>,
     /// The received tables.
@@ -291,13 +291,13 @@ impl Tables {
                 return Some(trouble);
             }
             match Assembly::take(&mut self.assembly, piece) {
-                Assembled::Whole(delta) => match &mut self.held {
+                AssemblyResult::Whole(delta) => match &mut self.held {
                     Some(held) if held.table().id == delta.table.id => assert!(held.merge(delta)),
                     Some(_) => {} // of another table
                     None => self.held = Some(PartitionTable::from_whole(delta).unwrap()),
                 },
-                Assembled::More(_) => assert_eq!(push.complete, 0, "more is to follow"),
-                Assembled::Gap => return Some(Trouble::Gap),
+                AssemblyResult::More(_) => assert_eq!(push.complete, 0, "more is to follow"),
+                AssemblyResult::Gap => return Some(Trouble::Gap),
             }
         }
         self.lists.extend(push.tables.clone());
@@ -311,7 +311,7 @@ impl Tables {
 }
 
 #[tonic::async_trait]
-impl Control for Pushed {
+impl Control for ReceivedPushes {
     async fn push(&self, request: Request<v1::PushRequest>) -> Result<Response<v1::PushResponse>, Status> {
         let mut push = request.into_inner();
         let trouble = self.tables.lock().unwrap().take(&push);
@@ -350,13 +350,13 @@ pub struct FakeNode {
     pub id: u64,
     pub incarnation: u64,
     pub number: u64,
-    pub pushed: Pushed,
+    pub pushed: ReceivedPushes,
     server: FakeServer,
 }
 
 impl FakeNode {
     pub async fn new(name: &str) -> Self {
-        let pushed = Pushed::default();
+        let pushed = ReceivedPushes::default();
         let server = FakeServer::of_calls(Routes::new(ControlServer::new(pushed.clone()))).unwrap();
         let address = server.address();
         let (storage, boot) = (request_id(), request_id());
@@ -397,7 +397,7 @@ impl FakeNode {
         Some(v1::Sender { id: self.id, incarnation: self.incarnation })
     }
 
-    pub async fn heartbeat(&mut self, coordinator: &str) -> Result<Granted, ErrorDetail> {
+    pub async fn heartbeat(&mut self, coordinator: &str) -> Result<LeaseGrant, ErrorDetail> {
         self.heartbeat_saying(coordinator, None).await
     }
 
@@ -406,7 +406,7 @@ impl FakeNode {
         &mut self,
         coordinator: &str,
         load: Option<v1::NodeLoad>,
-    ) -> Result<Granted, ErrorDetail> {
+    ) -> Result<LeaseGrant, ErrorDetail> {
         self.number += 1;
         let table_version = self.pushed.tables.lock().unwrap().complete;
         let beat = v1::Beat {
@@ -458,7 +458,7 @@ pub async fn beat_once(
     coordinator: &str,
     cluster: Option<v1::ClusterRef>,
     beat: v1::Beat,
-) -> Result<Granted, ErrorDetail> {
+) -> Result<LeaseGrant, ErrorDetail> {
     let answers = beats(coordinator, v1::Beats { cluster, batch: 1, beats: vec![beat], relay: None }).await?;
     answers.outcome?.answers.remove(0).outcome
 }
@@ -477,7 +477,7 @@ pub async fn beat_stream(coordinator: &str) -> (FrameReader, FrameWriter) {
     connect(
         &Transport::default(),
         coordinator,
-        &Expected::Coordinators,
+        &ExpectedPeer::Coordinators,
         StreamKind::Beats,
         1 << 20,
         Duration::from_secs(5),

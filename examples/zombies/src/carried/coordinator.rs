@@ -2,7 +2,7 @@
 //! once.
 
 use super::member::Beat;
-use archon_coordinator_core::term::{Beat as Sign, Round, Unconfirmed};
+use archon_coordinator_core::term::{Beat as Sign, Round, UnconfirmedHeartbeat};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch, Register, Response, Term, apply};
 use archon_member::LeaseAnswer;
 use archon_types::{
@@ -16,7 +16,7 @@ const TERM: u64 = 1;
 /// Error: a command that begins the cluster was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a cluster of {members} members cannot be begun: {refusal}")]
-pub struct NotTaken {
+pub struct CommandRefusal {
     /// Requested number of members.
     pub members: u32,
     /// Reason.
@@ -25,9 +25,9 @@ pub struct NotTaken {
 
 /// Heartbeats of one message, which wait for a quorum round.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct PendingHeartbeats {
     round: Round,
-    beats: Vec<(Beat, Unconfirmed)>,
+    beats: Vec<(Beat, UnconfirmedHeartbeat)>,
 }
 
 pub(super) struct Coordinator {
@@ -37,10 +37,10 @@ pub(super) struct Coordinator {
 
 impl Coordinator {
     /// Returns a cluster with this many members, and their incarnations in the order of registration.
-    pub(super) fn new(members: u32) -> Result<(Self, Vec<(NodeId, Incarnation)>), NotTaken> {
+    pub(super) fn new(members: u32) -> Result<(Self, Vec<(NodeId, Incarnation)>), CommandRefusal> {
         let began = Millis::new(1);
         let mut coordinator = Self { state: ClusterState::new(), term: Term::new(TERM, began) };
-        let not_taken = |refusal| NotTaken { members, refusal: Box::new(refusal) };
+        let not_taken = |refusal| CommandRefusal { members, refusal: Box::new(refusal) };
         // No partitions are assigned: leases are the subject.
         let settings = Settings { nodes_min: u32::MAX, ..Settings::default() };
         let cluster = ClusterId::new(Uuid::from_u128(1));
@@ -73,7 +73,7 @@ impl Coordinator {
 
     /// Receives heartbeats. A quorum round starts now; [`answer`](Self::answer) follows when a majority confirms the
     /// leadership.
-    pub(super) fn hear(&mut self, beats: Vec<Beat>, now: Millis) -> Heard {
+    pub(super) fn hear(&mut self, beats: Vec<Beat>, now: Millis) -> PendingHeartbeats {
         let Self { state, term } = self;
         let taken = beats.into_iter().filter_map(|beat| {
             let sign = Sign {
@@ -88,13 +88,13 @@ impl Coordinator {
             Some((beat, unconfirmed))
         });
         let beats = taken.collect();
-        Heard { round: term.begin_round(), beats }
+        PendingHeartbeats { round: term.begin_round(), beats }
     }
 
     /// Returns the leases after a confirmed quorum round.
-    pub(super) fn answer(&mut self, heard: Heard, now: Millis) -> Vec<LeaseAnswer> {
+    pub(super) fn answer(&mut self, heard: PendingHeartbeats, now: Millis) -> Vec<LeaseAnswer> {
         let Self { state, term } = self;
-        let Heard { round, beats } = heard;
+        let PendingHeartbeats { round, beats } = heard;
         let confirmed = beats.into_iter().filter_map(|(beat, waits)| {
             let confirmed = term.confirmed(state, waits, round, Some(TERM))?;
             Some((beat, confirmed))

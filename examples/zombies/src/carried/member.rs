@@ -2,8 +2,8 @@
 
 use crate::random::Random;
 use archon_member::{
-    Attempts, COORDINATOR_ANSWER_MS, Carried, Grants, Heartbeat, Heartbeats, LeaseAnswer, RELAY_ANSWER_MS, Relay, Step,
-    Taken, Unanswered, Way, Ways, next_by_relay,
+    AttemptFailure, AttemptTarget, Attempts, COORDINATOR_ANSWER_MS, GrantOutcome, Grants, Heartbeat, Heartbeats,
+    LeaseAnswer, RELAY_ANSWER_MS, Relay, RelayPreference, RelayedHeartbeat, Step, next_by_relay,
 };
 use archon_types::{Backoff, Incarnation, LeaseTiming, Millis, NodeId};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Beat(pub(super) Heartbeat);
 
-impl Carried for Beat {
+impl RelayedHeartbeat for Beat {
     fn node(&self) -> NodeId {
         self.0.node()
     }
@@ -28,7 +28,7 @@ impl Carried for Beat {
 
 /// A member's next action.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum MemberStep {
     /// Send a heartbeat to a relay, or to the coordinator; it times out at this instant.
     Send { beat: Beat, to: Option<NodeId>, given_up_at: Millis },
     /// Begin the next round at this instant.
@@ -38,7 +38,7 @@ pub(super) enum Next {
 pub(super) struct Member {
     heartbeats: Heartbeats,
     pub(super) grants: Grants,
-    ways: Ways,
+    ways: RelayPreference,
     /// The relays of its heartbeats.
     relays: Vec<NodeId>,
     backoff: Backoff,
@@ -76,7 +76,7 @@ impl Member {
         Self {
             heartbeats: Heartbeats::new(node, life),
             grants: Grants::default(),
-            ways: Ways::default(),
+            ways: RelayPreference::default(),
             relays,
             backoff: Backoff::new(Duration::from_millis(20), Duration::from_millis(40)),
             round: None,
@@ -87,7 +87,7 @@ impl Member {
     }
 
     /// Begins a round.
-    pub(super) fn beat(&mut self, now: Millis) -> Next {
+    pub(super) fn beat(&mut self, now: Millis) -> MemberStep {
         let mut attempts = Attempts::by(self.ways.order(&self.relays));
         let step = attempts.begin(coordinators);
         self.round = Some(Round { began: now, attempts, relay: None, number: 0 });
@@ -95,27 +95,27 @@ impl Member {
     }
 
     /// Returns the next action; `drawn` determines the pause after a failed round.
-    fn take(&mut self, step: Step<()>, now: Millis, drawn: f64) -> Next {
+    fn take(&mut self, step: Step<()>, now: Millis, drawn: f64) -> MemberStep {
         let pause = match step {
             Step::Ask(ways) => {
-                let relay = if let [Way::Relay(relay)] = ways[..] { Some(relay) } else { None };
+                let relay = if let [AttemptTarget::Relay(relay)] = ways[..] { Some(relay) } else { None };
                 return self.send(relay, now);
             }
             Step::Kept => Duration::from_millis(self.timing.heartbeat_ms / 2),
             Step::Wait | Step::Failed => self.backoff.next(drawn),
         };
         self.round = None;
-        Next::Beat(now.plus(pause.as_millis() as u64))
+        MemberStep::Beat(now.plus(pause.as_millis() as u64))
     }
 
-    fn send(&mut self, to: Option<NodeId>, now: Millis) -> Next {
+    fn send(&mut self, to: Option<NodeId>, now: Millis) -> MemberStep {
         let beat = self.heartbeats.send(now);
         if let Some(round) = &mut self.round {
             round.relay = to;
             round.number = beat.number();
         }
         let waits_ms = if to.is_some() { RELAY_ANSWER_MS } else { COORDINATOR_ANSWER_MS };
-        Next::Send { beat: Beat(beat), to, given_up_at: now.plus(waits_ms) }
+        MemberStep::Send { beat: Beat(beat), to, given_up_at: now.plus(waits_ms) }
     }
 
     /// Handles an answer, from a relay that names its next batch time, or directly from the coordinator. It counts even
@@ -125,10 +125,10 @@ impl Member {
         answer: LeaseAnswer,
         departure_ms: Option<u64>,
         now: Millis,
-    ) -> (Taken, Option<Next>) {
+    ) -> (GrantOutcome, Option<MemberStep>) {
         let number = answer.number;
         let taken = self.grants.take(&self.heartbeats, answer, now);
-        let Some(round) = self.round.take_if(|round| round.number == number && taken != Taken::Foreign) else {
+        let Some(round) = self.round.take_if(|round| round.number == number && taken != GrantOutcome::Foreign) else {
             return (taken, None);
         };
         self.ways.answered_by(round.relay);
@@ -137,20 +137,26 @@ impl Member {
         let sent = round.began;
         let next = departure_ms
             .map_or(sent.plus(heartbeat_ms), |departs| next_by_relay(sent, now, departs, heartbeat_ms, heartbeat_ms));
-        (taken, Some(Next::Beat(next.max(now))))
+        (taken, Some(MemberStep::Beat(next.max(now))))
     }
 
     /// Handles the message of a relay that no coordinator answers.
-    pub(super) fn no_coordinator(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
-        self.unanswered(number, Unanswered::NoCoordinator, now, random)
+    pub(super) fn no_coordinator(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<MemberStep> {
+        self.unanswered(number, AttemptFailure::NoCoordinator, now, random)
     }
 
     /// Handles a failed or timed-out attempt.
-    pub(super) fn given_up(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
-        self.unanswered(number, Unanswered::Failed(None), now, random)
+    pub(super) fn given_up(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<MemberStep> {
+        self.unanswered(number, AttemptFailure::Failed(None), now, random)
     }
 
-    fn unanswered(&mut self, number: u64, why: Unanswered<()>, now: Millis, random: &mut Random) -> Option<Next> {
+    fn unanswered(
+        &mut self,
+        number: u64,
+        why: AttemptFailure<()>,
+        now: Millis,
+        random: &mut Random,
+    ) -> Option<MemberStep> {
         let round = self.round.as_mut().filter(|round| round.number == number)?;
         let step = round.attempts.unanswered(why, coordinators, |below| random.below(below));
         let drawn = if step == Step::Failed { random.unit() } else { 0.0 };

@@ -17,5 +17,5 @@ mod scenes;
 mod world;
 
 pub use archon_coordinator_core::NODES_MAX;
-pub use coordinator::NotTaken;
-pub use scenes::{Away, CutOff, Death, Load, Way, away, cut_off, death, load};
+pub use coordinator::CommandRefusal;
+pub use scenes::{CutOffResult, Death, HeartbeatPath, Load, OutageResult, away, cut_off, death, load};

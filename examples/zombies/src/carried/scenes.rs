@@ -1,6 +1,6 @@
 //! Experiments. Times are in milliseconds from the fault.
 
-use super::coordinator::NotTaken;
+use super::coordinator::CommandRefusal;
 use super::world::{Plan, World};
 use crate::random::Random;
 
@@ -13,7 +13,7 @@ const RELAYS_FROM: u64 = 2;
 
 /// Result: half of the cluster is cut off.
 #[derive(Clone, PartialEq, Debug)]
-pub struct CutOff {
+pub struct CutOffResult {
     /// Number of runs.
     pub runs: u32,
     /// Times of lease checks, and the mean share of cut-off members with a lease.
@@ -32,11 +32,11 @@ pub struct CutOff {
 ///
 /// # Errors
 /// If the cluster cannot have so many members.
-pub fn cut_off(members: u32, runs: u32, seed: u64) -> Result<CutOff, NotTaken> {
+pub fn cut_off(members: u32, runs: u32, seed: u64) -> Result<CutOffResult, CommandRefusal> {
     const WATCHED_MS: u64 = 2_000;
     let half = members / 2;
     let mut serving: Vec<(u64, f64)> = (0..=WATCHED_MS / LOOK_MS).map(|look| (look * LOOK_MS, 0.0)).collect();
-    let mut found = CutOff {
+    let mut found = CutOffResult {
         runs,
         serving: Vec::new(),
         ended: (u64::MAX, 0),
@@ -91,7 +91,7 @@ pub struct Death {
 ///
 /// # Errors
 /// If the cluster cannot have so many members.
-pub fn death(members: u32, answer_ms: u64, seed: u64) -> Result<Death, NotTaken> {
+pub fn death(members: u32, answer_ms: u64, seed: u64) -> Result<Death, CommandRefusal> {
     const WATCHED_MS: u64 = 6_000;
     let mut random = Random::of_run(seed, answer_ms);
     let calm = CALM_MS + answer_ms;
@@ -117,7 +117,7 @@ pub fn death(members: u32, answer_ms: u64, seed: u64) -> Result<Death, NotTaken>
 
 /// Result: no coordinator answers for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Away {
+pub struct OutageResult {
     /// Share of members that lost their lease.
     pub lapsed: f64,
     /// Number of members failed while their lease held.
@@ -128,7 +128,7 @@ pub struct Away {
 ///
 /// # Errors
 /// If the cluster cannot have so many members.
-pub fn away(members: u32, away_ms: u64, seed: u64) -> Result<Away, NotTaken> {
+pub fn away(members: u32, away_ms: u64, seed: u64) -> Result<OutageResult, CommandRefusal> {
     let plan = Plan { members, relays_from: RELAYS_FROM, answer_ms: 1, loss: 0.0 };
     let mut world = World::new(plan, Random::of_run(seed, away_ms))?;
     world.run_until(CALM_MS);
@@ -137,12 +137,12 @@ pub fn away(members: u32, away_ms: u64, seed: u64) -> Result<Away, NotTaken> {
     world.network.cut_off = 0;
     world.run_until(CALM_MS + away_ms + 1_000);
     let lapsed = world.counts.lapses as f64 / f64::from(members);
-    Ok(Away { lapsed, failed_too_soon: world.failed_too_soon.len() })
+    Ok(OutageResult { lapsed, failed_too_soon: world.failed_too_soon.len() })
 }
 
 /// Path of heartbeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum HeartbeatPath {
     /// Each member contacts the coordinator itself.
     Straight,
     /// Relays carry them.
@@ -172,8 +172,8 @@ impl Load {
 ///
 /// # Errors
 /// If the cluster cannot have so many members.
-pub fn load(members: u32, way: Way, loss: f64, seconds: u32, seed: u64) -> Result<Load, NotTaken> {
-    let relays_from = if way == Way::Carried { RELAYS_FROM } else { 0 };
+pub fn load(members: u32, way: HeartbeatPath, loss: f64, seconds: u32, seed: u64) -> Result<Load, CommandRefusal> {
+    let relays_from = if way == HeartbeatPath::Carried { RELAYS_FROM } else { 0 };
     let mut world = World::new(Plan { members, relays_from, answer_ms: 1, loss }, Random::of_run(seed, 0))?;
     world.run_until(CALM_MS);
     let before = world.counts.clone();

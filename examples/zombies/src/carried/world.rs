@@ -1,11 +1,13 @@
 //! A simulated cluster, in virtual time of milliseconds.
 
-use super::coordinator::{Coordinator, Heard, NotTaken};
-use super::member::{Beat, Member, Next};
+use super::coordinator::{CommandRefusal, Coordinator, PendingHeartbeats};
+use super::member::{Beat, Member, MemberStep};
 use super::network::{Network, Place};
 use crate::random::Random;
-use archon_member::{LeaseAnswer, RelayEffect, ReturnAddress, Rows, Taken, Took};
-use archon_types::{Incarnation, Millis, NodeId, Over, RelayCandidate, carried_max, relay_count, relays, relays_of};
+use archon_member::{GrantOutcome, LeaseAnswer, RelayEffect, RelayOutcome, ReturnAddress, Rows};
+use archon_types::{
+    FencingProof, Incarnation, Millis, NodeId, RelayCandidate, carried_max, relay_count, relays, relays_of,
+};
 use std::collections::BTreeMap;
 
 /// Size of a cluster, and its faults.
@@ -36,8 +38,8 @@ enum Event {
     GivenUp(u32, u64),
     AtRelay(u32, u32, Beat),
     RelayWakes(u32),
-    AtCoordinator(From, Vec<Beat>),
-    Answers(From, Heard),
+    AtCoordinator(MessageSender, Vec<Beat>),
+    Answers(MessageSender, PendingHeartbeats),
     RelayAnswered(u32, u64, Vec<LeaseAnswer>),
     Answered(u32, LeaseAnswer, Option<u64>),
     NoCoordinator(u32, u64),
@@ -46,7 +48,7 @@ enum Event {
 
 /// Sender of a message to the coordinator: a member itself, or a relay, with the number of the batch.
 #[derive(Clone, Copy)]
-enum From {
+enum MessageSender {
     Member(u32),
     Relay(u32, u64),
 }
@@ -78,13 +80,13 @@ impl Rows for NoFencedMembers {
         self.0
     }
 
-    fn over(&self, _: NodeId, _: Incarnation) -> Option<Over> {
+    fn over(&self, _: NodeId, _: Incarnation) -> Option<FencingProof> {
         None
     }
 }
 
 impl World {
-    pub(super) fn new(plan: Plan, mut random: Random) -> Result<Self, NotTaken> {
+    pub(super) fn new(plan: Plan, mut random: Random) -> Result<Self, CommandRefusal> {
         let (coordinator, incarnations) = Coordinator::new(plan.members)?;
         let live = incarnations.len();
         let candidates = incarnations.iter().map(|(node, _)| RelayCandidate { node: *node, zone: None });
@@ -149,13 +151,13 @@ impl World {
             }
             Event::Answered(member, answer, departure_ms) => {
                 let (taken, next) = self.member(member).answered(answer, departure_ms, now);
-                self.counts.lapses += u64::from(matches!(taken, Taken::Granted { lapsed_ms: 1.., .. }));
+                self.counts.lapses += u64::from(matches!(taken, GrantOutcome::Granted { lapsed_ms: 1.., .. }));
                 next.into_iter().for_each(|next| self.perform(member, next));
             }
             Event::AtRelay(relay, member, beat) => {
                 let from = ReturnAddress { stream: member.into(), frame: beat.0.number() };
                 let took = self.members[relay as usize].relay.heard(from, beat, &self.rows, now);
-                if took == Took::Waits {
+                if took == RelayOutcome::Waits {
                     self.no_coordinator(relay, from);
                 }
                 self.look_at_relay(relay);
@@ -188,10 +190,10 @@ impl World {
         }
     }
 
-    fn perform(&mut self, member: u32, next: Next) {
+    fn perform(&mut self, member: u32, next: MemberStep) {
         match next {
-            Next::Beat(at) => self.add(at.get(), Event::Beat(member)),
-            Next::Send { beat, to, given_up_at } => {
+            MemberStep::Beat(at) => self.add(at.get(), Event::Beat(member)),
+            MemberStep::Send { beat, to, given_up_at } => {
                 self.add(given_up_at.get(), Event::GivenUp(member, beat.0.number()));
                 match to.map(|node| self.numbers[&node]) {
                     Some(relay) => {
@@ -200,7 +202,7 @@ impl World {
                     None => self.send(
                         Place::Member(member),
                         Place::Coordinator,
-                        Event::AtCoordinator(From::Member(member), vec![beat]),
+                        Event::AtCoordinator(MessageSender::Member(member), vec![beat]),
                     ),
                 }
             }
@@ -208,13 +210,13 @@ impl World {
     }
 
     /// Sends the coordinator's answers.
-    fn answer(&mut self, from: From, heard: Heard) {
+    fn answer(&mut self, from: MessageSender, heard: PendingHeartbeats) {
         let answers = self.coordinator.answer(heard, Millis::new(self.now));
         match from {
-            From::Relay(relay, batch) => {
+            MessageSender::Relay(relay, batch) => {
                 self.send(Place::Coordinator, Place::Member(relay), Event::RelayAnswered(relay, batch, answers));
             }
-            From::Member(member) => {
+            MessageSender::Member(member) => {
                 for answer in answers {
                     self.send(Place::Coordinator, Place::Member(member), Event::Answered(member, answer, None));
                 }
@@ -244,7 +246,7 @@ impl World {
             match effect {
                 RelayEffect::Depart { batch, beats, .. } => {
                     // Only the leading coordinator matters: the others would refuse.
-                    let event = Event::AtCoordinator(From::Relay(number, batch), beats);
+                    let event = Event::AtCoordinator(MessageSender::Relay(number, batch), beats);
                     self.send(Place::Member(number), Place::Coordinator, event);
                 }
                 RelayEffect::NoCoordinator(to) => self.no_coordinator(number, to),

@@ -4,7 +4,7 @@ use super::chart::{Chart, Curve};
 use super::design::pace_name;
 use super::table::thousands;
 use crate::Figures;
-use crate::figures::HalvesOf;
+use crate::figures::HalvesResult;
 use crate::pings::{Pace, recurrence};
 
 /// Ping interval of the design's servers, in milliseconds, and heartbeat interval of members.
@@ -14,7 +14,7 @@ const HEARTBEAT_MS: f64 = 200.0;
 const DRAWN: [(f64, f64); 7] = [(1.0, 0.0), (1.5, 0.0), (1.5, 0.5), (5.0, 0.0), (5.0, 1.0), (5.0, 2.0), (20.0, 2.0)];
 
 /// Remaining zombies, by round.
-pub(super) fn halves(of: &HalvesOf) -> Chart {
+pub(super) fn halves(of: &HalvesResult) -> Chart {
     let half = f64::from(of.servers / 2);
     let curve = |name: String, left: &[f64]| {
         let points = (1..).zip(left).map(|(round, left)| (f64::from(round), *left));
@@ -35,7 +35,7 @@ pub(super) fn halves(of: &HalvesOf) -> Chart {
 /// Share in limbo, by interval.
 pub(super) fn limbo(figures: &Figures) -> Chart {
     let drawn = figures.limbo.iter().filter(|of| DRAWN.contains(&(of.case.answer, of.case.delay)));
-    let curve = |of: &crate::LimboOf| {
+    let curve = |of: &crate::LimboResult| {
         let name = format!("answer {}, delay {}", of.case.answer, of.case.delay);
         let points = (1..).zip(&of.limbo.shares).map(|(interval, share)| (f64::from(interval), *share));
         Curve { name, points: std::iter::once((0.0, 0.0)).chain(points.take(60)).collect() }

@@ -3,7 +3,7 @@
 use super::curves;
 use super::table::{Table, number, percent, thousands};
 use crate::Figures;
-use crate::figures::{ANSWERS, DELAYS, HalvesOf, LimboOf};
+use crate::figures::{ANSWERS, DELAYS, HalvesResult, LimboResult};
 use crate::pings::{Pace, recurrence};
 
 /// Number of shown rounds.
@@ -27,8 +27,8 @@ pub(super) fn pace_name(pace: Pace) -> String {
 }
 
 /// Remaining zombies after each round.
-pub(super) fn halves(of: &HalvesOf) -> String {
-    let HalvesOf { servers, ways } = of;
+pub(super) fn halves(of: &HalvesResult) -> String {
+    let HalvesResult { servers, ways } = of;
     let runs = ways.first().map_or(0, |(_, halves)| halves.runs);
     let mut table = Table::new(["", "1", "2", "3", "4", "5", "6", "none in 99 % of runs after"]);
     let row = |name: &str, left: &[f64], over: String| {
@@ -82,7 +82,7 @@ pub(super) fn limbo(figures: &Figures) -> String {
     )
 }
 
-fn cell(of: &LimboOf) -> String {
+fn cell(of: &LimboResult) -> String {
     let limbo = &of.limbo;
     let mean = percent(limbo.in_the_long_run());
     let (low, high) = limbo.swing;

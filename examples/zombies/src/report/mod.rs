@@ -20,7 +20,7 @@ use std::{fs, io};
 /// Error: a chart could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {source}; name a directory that can be written with --svg")]
-pub struct NotWritten {
+pub struct WriteFailure {
     /// The file, or the directory.
     pub path: PathBuf,
     /// Cause.
@@ -45,10 +45,10 @@ pub fn text(figures: &Figures) -> String {
 ///
 /// # Errors
 /// If one cannot be written.
-pub fn charts(figures: &Figures, directory: &Path) -> Result<Vec<PathBuf>, NotWritten> {
+pub fn charts(figures: &Figures, directory: &Path) -> Result<Vec<PathBuf>, WriteFailure> {
     let not_written = |path: &Path| {
         let path = path.to_owned();
-        move |source| NotWritten { path, source }
+        move |source| WriteFailure { path, source }
     };
     fs::create_dir_all(directory).map_err(not_written(directory))?;
     let all = [curves::halves(&figures.halves[0]), curves::limbo(figures), curves::cut_off(figures)];

@@ -3,7 +3,7 @@
 pub(crate) mod programs;
 
 use archon_integration_tests::cluster::{CALL_LIMIT, TIMEOUT};
-use archon_integration_tests::{Cluster, Ending, Process, Release};
+use archon_integration_tests::{Cluster, Process, ProcessExt, Release};
 use archon_testkit::wait_for;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};

@@ -5,7 +5,7 @@ use archon_types::{Incarnation, Version};
 
 /// Verdict on a push for the node's present incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pushed {
+pub enum PushVerdict {
     /// Rejected: a push of a newer coordinator was applied before.
     Succeeded {
         /// The newest term of which a push was applied.
@@ -30,15 +30,15 @@ pub struct AppliedPush {
 impl AppliedPush {
     /// Judges a push of `term` for the node's present `incarnation`. Its duties, or those it presumes known if it
     /// brings no `duties`, follow from `version`. A new incarnation starts with nothing applied.
-    pub fn take(&mut self, incarnation: Incarnation, term: u64, version: Version, duties: bool) -> Pushed {
+    pub fn take(&mut self, incarnation: Incarnation, term: u64, version: Version, duties: bool) -> PushVerdict {
         if self.incarnation != incarnation {
             *self = Self { incarnation, ..Self::default() };
         }
         match () {
-            () if term < self.term => Pushed::Succeeded { applied: self.term },
-            () if version < self.version => Pushed::Older,
-            () if !duties => Pushed::News,
-            () => Pushed::Duties,
+            () if term < self.term => PushVerdict::Succeeded { applied: self.term },
+            () if version < self.version => PushVerdict::Older,
+            () if !duties => PushVerdict::News,
+            () => PushVerdict::Duties,
         }
     }
 
@@ -62,7 +62,7 @@ mod tests {
 
     fn applied(term: u64, version: u64) -> AppliedPush {
         let mut applied = AppliedPush::default();
-        assert_eq!(applied.take(LIFE, term, Version::new(version), true), Pushed::Duties);
+        assert_eq!(applied.take(LIFE, term, Version::new(version), true), PushVerdict::Duties);
         applied.note(term, Version::new(version));
         applied
     }
@@ -70,25 +70,25 @@ mod tests {
     #[test]
     fn push_of_earlier_term_is_rejected() {
         let mut applied = applied(7, 20);
-        assert_eq!(applied.take(LIFE, 6, Version::new(30), true), Pushed::Succeeded { applied: 7 });
-        assert_eq!(applied.take(LIFE, 6, Version::new(30), false), Pushed::Succeeded { applied: 7 });
+        assert_eq!(applied.take(LIFE, 6, Version::new(30), true), PushVerdict::Succeeded { applied: 7 });
+        assert_eq!(applied.take(LIFE, 6, Version::new(30), false), PushVerdict::Succeeded { applied: 7 });
         assert_eq!(applied.version(), Version::new(20));
     }
 
     #[test]
     fn older_duties_do_not_replace_newer_ones() {
         let mut applied = applied(7, 20);
-        assert_eq!(applied.take(LIFE, 7, Version::new(19), true), Pushed::Older);
-        assert_eq!(applied.take(LIFE, 7, Version::new(20), false), Pushed::News);
+        assert_eq!(applied.take(LIFE, 7, Version::new(19), true), PushVerdict::Older);
+        assert_eq!(applied.take(LIFE, 7, Version::new(20), false), PushVerdict::News);
         assert_eq!(applied.version(), Version::new(20));
         // Not recorded before they are carried out.
-        assert_eq!(applied.take(LIFE, 8, Version::new(21), true), Pushed::Duties);
+        assert_eq!(applied.take(LIFE, 8, Version::new(21), true), PushVerdict::Duties);
         assert_eq!(applied.version(), Version::new(20));
     }
 
     #[test]
     fn new_incarnation_accepts_pushes_of_any_term() {
         let mut applied = applied(7, 20);
-        assert_eq!(applied.take(Incarnation::new(5), 3, Version::new(2), true), Pushed::Duties);
+        assert_eq!(applied.take(Incarnation::new(5), 3, Version::new(2), true), PushVerdict::Duties);
     }
 }

@@ -1,12 +1,12 @@
 //! Copies between nodes: the leader's pins, and the loader's pages on their way to the engine.
 
 use crate::copies::local_copy::LocalCopy;
-use crate::copies::pages::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
+use crate::copies::pages::{CopyAsk, CopyJob, CopyPage, CopyStart, OfferResult};
 use crate::copies::pull::Pull;
 use crate::copies::retention::Pin;
 use crate::mutant::Mutant;
 use crate::operations::refusal::CopyRefusal;
-use crate::shell::{Observed, Shell};
+use crate::shell::{CopyEvent, Shell};
 use crate::turn::Turn;
 use archon_replica::{Input, Position, ReplicaAddress};
 use archon_types::{Epoch, Seq, Version};
@@ -37,7 +37,7 @@ impl<S: Shell> Turn<S> {
     }
 
     pub(crate) fn start_copy(&mut self, local: &mut LocalCopy<S>, copy: u64, leader: ReplicaAddress, epoch: Epoch) {
-        self.shell.observe(local.at(), Observed::Pulling(leader));
+        self.shell.observe(local.at(), CopyEvent::Pulling(leader));
         local.begin_pull(self.shell.budget());
         self.shell.forget_rows(&mut local.own);
         self.shell.stop_copy(local.placement);
@@ -47,7 +47,7 @@ impl<S: Shell> Turn<S> {
     pub(crate) fn stop_copy(&mut self, local: &mut LocalCopy<S>, copy: u64) {
         if local.pull.take_if(|pull| pull.copy == copy).is_some() {
             self.shell.stop_copy(local.placement);
-            self.shell.observe(local.at(), Observed::CopyStopped);
+            self.shell.observe(local.at(), CopyEvent::CopyStopped);
         }
     }
 
@@ -71,7 +71,7 @@ impl<S: Shell> Turn<S> {
     pub(crate) fn offer_rows(&mut self, local: &mut LocalCopy<S>) {
         let Some(pull) = &mut local.pull else { return };
         while let Some(CopyPage { placement, attempt, stream, content }) = pull.waiting.pop_front() {
-            if let Offered::Wait(content) = self.shell.offer(local.placement, content) {
+            if let OfferResult::Wait(content) = self.shell.offer(local.placement, content) {
                 pull.waiting.push_front(CopyPage { placement, attempt, stream, content });
                 return;
             }
@@ -81,7 +81,7 @@ impl<S: Shell> Turn<S> {
     /// Completes a copy: all rows are on the engine's disk.
     pub(crate) fn copy_done(&mut self, local: &mut LocalCopy<S>, attempt: u64, at: Position, version: Version) {
         if let Some(Pull { copy, .. }) = local.pull.take_if(|pull| pull.is_of(attempt)) {
-            self.shell.observe(local.at(), Observed::Copied(at.seq));
+            self.shell.observe(local.at(), CopyEvent::Copied(at.seq));
             self.step(local, Input::Copied { copy, at, version });
         }
     }
@@ -90,6 +90,6 @@ impl<S: Shell> Turn<S> {
     pub(crate) fn copy_again(&mut self, local: &mut LocalCopy<S>, attempt: u64) {
         let Some(pull) = local.pull.as_mut().filter(|pull| pull.is_of(attempt)) else { return };
         pull.restart(self.shell.clear(local.placement));
-        self.shell.observe(local.at(), Observed::PullingAgain);
+        self.shell.observe(local.at(), CopyEvent::PullingAgain);
     }
 }

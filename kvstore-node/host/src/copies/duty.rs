@@ -1,15 +1,15 @@
 //! Duties: open, configure, set aside and delete copies.
 
-use crate::copies::local_copy::{Found, LocalCopy};
+use crate::copies::local_copy::{LocalCopy, RecoveredCopy};
 use crate::copies::reconcile::Action;
 use crate::log_write::LogWrite;
 use crate::operations::refusal::Cause;
 use crate::partitions::Partitions;
-use crate::shell::{At, Life, Observed, Shell};
+use crate::shell::{CopyEvent, CopyLocation, NodeRegistration, Shell};
 use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_kv::engine::PageLimit;
-use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered};
+use archon_replica::{Configuration, Identity, Input, Peer, Position, RecoveredState};
 use archon_types::{Fact, Incarnation, Partition, PartitionId, PlacementId, Report, ScanOrder, Seq, Version};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -26,7 +26,7 @@ impl<S: Shell> Partitions<S> {
         true
     }
 
-    fn act(&mut self, life: Life, action: Action) {
+    fn act(&mut self, life: NodeRegistration, action: Action) {
         if self.decline(&action) {
             return;
         }
@@ -47,7 +47,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    fn open(&mut self, life: Life, partition: Partition, placement: PlacementId, fresh: bool) {
+    fn open(&mut self, life: NodeRegistration, partition: Partition, placement: PlacementId, fresh: bool) {
         if let Some(local) = self.copies.get_mut(&placement) {
             // It was set aside and is needed again.
             (local.set_aside, local.inspected) = (false, false);
@@ -66,9 +66,9 @@ impl<S: Shell> Partitions<S> {
             Some(found) => found,
             None if fresh => {
                 self.turn.shell.log(placement, LogWrite::Open(partition.id));
-                Found {
+                RecoveredCopy {
                     partition: partition.id,
-                    recovered: Recovered::default(),
+                    recovered: RecoveredState::default(),
                     complete: Position::ZERO,
                     memtable: Memtable::new(Seq::ZERO, self.turn.shell.budget()),
                     log_time: self.turn.shell.log_time(),
@@ -82,7 +82,7 @@ impl<S: Shell> Partitions<S> {
             Ok(replica) => {
                 let emptied = if fresh { self.emptied().never_held(life.incarnation) } else { self.emptied() };
                 let local = LocalCopy::new(placement, found, replica, emptied, self.turn.broken);
-                self.turn.shell.observe(local.at(), Observed::Opened { fresh });
+                self.turn.shell.observe(local.at(), CopyEvent::Opened { fresh });
                 self.copies.insert(placement, local);
                 self.active.insert(partition.id, placement);
                 self.configure(&partition, placement);
@@ -96,8 +96,8 @@ impl<S: Shell> Partitions<S> {
 
     /// Reports a copy that cannot be opened to the coordinator.
     fn refuse(&mut self, partition: &Partition, placement: PlacementId, why: &str) {
-        let at = At { partition: partition.id, placement, epoch: partition.epoch, commit: Seq::ZERO };
-        self.turn.shell.observe(at, Observed::Damaged(why));
+        let at = CopyLocation { partition: partition.id, placement, epoch: partition.epoch, commit: Seq::ZERO };
+        self.turn.shell.observe(at, CopyEvent::Damaged(why));
         self.report_damaged(partition, placement, why);
     }
 
@@ -145,7 +145,7 @@ impl<S: Shell> Partitions<S> {
 
     fn set_aside(&mut self, placement: PlacementId) {
         let Some(local) = self.copies.get_mut(&placement) else { return };
-        self.turn.shell.observe(local.at(), Observed::SetAside);
+        self.turn.shell.observe(local.at(), CopyEvent::SetAside);
         local.set_aside = true;
         local.end_spoilt_copies();
         self.turn.lease(local);
@@ -160,7 +160,7 @@ impl<S: Shell> Partitions<S> {
 
     /// Freezes the copy's log: it accepts no message of other copies, so the reported end stays true (PROTOCOL rule
     /// 61).
-    fn inspect(&mut self, life: Life, partition: PartitionId, placement: PlacementId) {
+    fn inspect(&mut self, life: NodeRegistration, partition: PartitionId, placement: PlacementId) {
         let (epoch, last) = if let Some(local) = self.copies.get(&placement) {
             if !local.set_aside {
                 self.set_aside(placement);
@@ -196,8 +196,8 @@ impl<S: Shell> Partitions<S> {
         }
         self.forget_active(partition, placement);
         self.turn.shell.log(placement, LogWrite::Drop);
-        let at = At { partition, placement, epoch: archon_types::Epoch::ZERO, commit: Seq::ZERO };
-        self.turn.shell.observe(at, Observed::Unloading);
+        let at = CopyLocation { partition, placement, epoch: archon_types::Epoch::ZERO, commit: Seq::ZERO };
+        self.turn.shell.observe(at, CopyEvent::Unloading);
         // If clearing has stopped, the copy is deleted at the next start.
         let clear = self.turn.shell.clear(placement);
         self.unloading.insert(placement, (partition, clear));

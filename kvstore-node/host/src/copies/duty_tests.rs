@@ -1,5 +1,5 @@
 use super::*;
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use crate::test_shell::{LIFE, OWN, PARTITION, follower, follower_row, hear, position, serving, settle};
 use archon_replica::{Body, Entry};
 use archon_types::Epoch;
@@ -22,7 +22,7 @@ fn inspected_copy_accepts_no_entries(mutant: Option<Mutant>) -> bool {
         start: Seq::ZERO,
         commit: Seq::ZERO,
     };
-    let mut follower = follower(Broken::by(mutant), follower_row());
+    let mut follower = follower(DisabledRule::by(mutant), follower_row());
     hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
     hear(&mut follower, append(0));
     let told = inspect(&mut follower);
@@ -38,7 +38,7 @@ archon_types::shown_by! {
 #[test]
 fn inspected_leader_stops_serving_until_reopened() {
     let row = crate::test_shell::row(1, &[]);
-    let mut leader = serving(Broken::default(), row.clone());
+    let mut leader = serving(DisabledRule::default(), row.clone());
     let told = inspect(&mut leader);
     assert_eq!(told.iter().map(|report| (report.placement, report.epoch)).collect::<Vec<_>>(), [(OWN, Epoch::new(1))]);
     assert_eq!(told[0].version, Version::new(LIFE.incarnation.get()), "an answer to another life's is none to this");

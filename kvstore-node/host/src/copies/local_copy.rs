@@ -1,19 +1,19 @@
 //! One copy on its node: its replica and the state around it.
 
 use crate::copies::copy_view::CopyView;
-use crate::copies::emptied::Emptied;
 use crate::copies::pull::Pull;
+use crate::copies::reset_report::ResetReport;
 use crate::copies::retention::Retention;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::operations::request::{Outcome, Request};
-use crate::operations::waiting::Waiting;
+use crate::operations::waiting_clients::WaitingClients;
 use crate::ranges::absorb_work::AbsorbWork;
 use crate::ranges::middle_search::MiddleSearch;
 use crate::ranges::split_watch::SplitWatch;
 use crate::ranges::split_work::SplitWork;
-use crate::shell::{At, Shell};
+use crate::shell::{CopyLocation, Shell};
 use archon_kv::{ClientIndex, ExpiryIndex, LogTime, Memtable, MemtableBudget};
-use archon_replica::{Position, Recovered, Replica};
+use archon_replica::{Position, RecoveredState, Replica};
 use archon_types::{KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};
 
 /// Marks that the engine may hold rows of any position.
@@ -21,11 +21,11 @@ pub const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
 
 /// A copy as recovery found it.
 #[derive(Debug)]
-pub struct Found {
+pub struct RecoveredCopy {
     /// The partition it is a copy of.
     pub partition: PartitionId,
     /// Recovered state of its replica.
-    pub recovered: Recovered,
+    pub recovered: RecoveredState,
     /// Position up to which the engine is complete.
     pub complete: Position,
     /// The effects after that, in order.
@@ -77,14 +77,14 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) expiry: ExpiryIndex,
     pub(crate) tickets: u64,
     /// Waiting clients.
-    pub(crate) waiting: Waiting<Request<S::Reply>, S::Reply, Outcome>,
+    pub(crate) waiting: WaitingClients<Request<S::Reply>, S::Reply, Outcome>,
     /// Lease state last passed to the replica.
     pub(crate) covered: bool,
     /// The copy being pulled.
     pub(crate) pull: Option<Pull<S::Page>>,
     /// Stepped since its last flush.
     pub(crate) touched: bool,
-    pub(crate) emptied: Emptied,
+    pub(crate) emptied: ResetReport,
     /// Split of its partition.
     pub(crate) split: SplitWork,
     /// Growth of the partition, while it leads and the table has limits.
@@ -112,10 +112,10 @@ pub enum FlushUrgency {
 impl<S: Shell> LocalCopy<S> {
     pub(crate) fn new(
         placement: PlacementId,
-        found: Found,
+        found: RecoveredCopy,
         replica: Replica,
-        emptied: Emptied,
-        broken: Broken,
+        emptied: ResetReport,
+        broken: DisabledRule,
     ) -> Self {
         Self {
             partition: found.partition,
@@ -134,7 +134,7 @@ impl<S: Shell> LocalCopy<S> {
             clients: ClientIndex::default(),
             expiry: ExpiryIndex::default(),
             tickets: 0,
-            waiting: Waiting::new(broken),
+            waiting: WaitingClients::new(broken),
             covered: false,
             gathering_since: None,
             frozen_since: None,
@@ -227,9 +227,9 @@ impl<S: Shell> LocalCopy<S> {
     }
 
     /// Returns its location and progress, for events.
-    pub fn at(&self) -> At {
+    pub fn at(&self) -> CopyLocation {
         let (epoch, commit) = (self.replica.epoch(), self.replica.commit());
-        At { partition: self.partition, placement: self.placement, epoch, commit }
+        CopyLocation { partition: self.partition, placement: self.placement, epoch, commit }
     }
 
     /// Ends the copies served in a past leadership: the log is not kept for them, and the space may be emptied next.

@@ -13,7 +13,7 @@ fn local() -> LocalCopy<TestShell> {
     let identity = Identity { partition, placement: OWN, node, incarnation };
     let found = held(partition);
     let replica = Replica::new(identity, found.recovered.clone(), Limits::default()).unwrap();
-    LocalCopy::new(OWN, found, replica, Emptied::default(), Broken::default())
+    LocalCopy::new(OWN, found, replica, ResetReport::default(), DisabledRule::default())
 }
 
 fn configure(local: &mut LocalCopy<TestShell>, own: ReplicaState, version: u64) {

@@ -59,7 +59,7 @@ pub struct CopyPage<P> {
 
 /// Result of an offer of rows to the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Offered<P> {
+pub enum OfferResult<P> {
     /// Accepted, or no longer needed.
     Taken,
     /// No room now.

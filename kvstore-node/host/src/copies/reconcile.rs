@@ -2,7 +2,7 @@
 //!
 //! A copy is never deleted because a list lacks it (PROTOCOL rule 22): copies that no duty names are set aside.
 
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use archon_types::{Duty, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PlacementId, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pub const UNKNOWN: PartitionId = PartitionId::new(TableId::ZERO, 0);
 
 /// Placement in this node's data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct HeldPlacement {
     /// The partition it is a copy of.
     pub partition: PartitionId,
     /// Its state.
@@ -91,7 +91,7 @@ pub enum Action {
 
 /// Result of a push.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Reconciled {
+pub struct ReconcileResult {
     /// Actions, in order of placement.
     pub actions: Vec<Action>,
     /// Invalid duties, with the reason.
@@ -99,8 +99,13 @@ pub struct Reconciled {
 }
 
 /// Derives the actions for `duties`, the full list for `node`, given the copies it holds.
-pub fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, Held>, duties: &[Duty], broken: Broken) -> Reconciled {
-    let mut result = Reconciled::default();
+pub fn reconcile(
+    node: NodeId,
+    held: &BTreeMap<PlacementId, HeldPlacement>,
+    duties: &[Duty],
+    broken: DisabledRule,
+) -> ReconcileResult {
+    let mut result = ReconcileResult::default();
     let mut by_placement: BTreeMap<PlacementId, &Duty> = BTreeMap::new();
     let mut named: BTreeSet<PlacementId> = BTreeSet::new();
     for duty in duties {
@@ -130,7 +135,7 @@ pub fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, Held>, duties: &[Dut
     result
 }
 
-fn action(placement: PlacementId, duty: &Duty, held: Option<&Held>) -> Vec<Action> {
+fn action(placement: PlacementId, duty: &Duty, held: Option<&HeldPlacement>) -> Vec<Action> {
     let state = held.map(|held| held.state);
     match duty {
         Duty::Unload { partition, .. } => match state {
@@ -139,7 +144,7 @@ fn action(placement: PlacementId, duty: &Duty, held: Option<&Held>) -> Vec<Actio
         },
         Duty::Host { partition, .. } => host(partition, placement, state),
         Duty::Inspect { .. } => match held {
-            Some(Held { partition, state: HeldState::Active | HeldState::SetAside }) => {
+            Some(HeldPlacement { partition, state: HeldState::Active | HeldState::SetAside }) => {
                 vec![Action::Inspect { partition: *partition, placement }]
             }
             // Damaged copies and copies being deleted are not listed as held, so no report is awaited.
@@ -170,7 +175,7 @@ fn host(partition: &Partition, placement: PlacementId, state: Option<HeldState>)
     }
 }
 
-fn check(node: NodeId, held: &BTreeMap<PlacementId, Held>, duty: &Duty) -> Result<(), ErrorDetail> {
+fn check(node: NodeId, held: &BTreeMap<PlacementId, HeldPlacement>, duty: &Duty) -> Result<(), ErrorDetail> {
     let placement = duty.placement();
     if let (Some(held), Some(partition)) = (held.get(&placement), duty.partition())
         && held.partition != partition
@@ -228,17 +233,17 @@ mod tests {
         Duty::Host { partition: row(index, number, 1), placement: placement(number) }
     }
 
-    fn held(entries: &[(u64, u32, HeldState)]) -> BTreeMap<PlacementId, Held> {
+    fn held(entries: &[(u64, u32, HeldState)]) -> BTreeMap<PlacementId, HeldPlacement> {
         entries
             .iter()
-            .map(|(number, index, state)| (placement(*number), Held { partition: id(*index), state: *state }))
+            .map(|(number, index, state)| (placement(*number), HeldPlacement { partition: id(*index), state: *state }))
             .collect()
     }
 
     const NODE: NodeId = NodeId::new(1);
 
-    fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, Held>, duties: &[Duty]) -> Reconciled {
-        super::reconcile(node, held, duties, Broken::default())
+    fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, HeldPlacement>, duties: &[Duty]) -> ReconcileResult {
+        super::reconcile(node, held, duties, DisabledRule::default())
     }
 
     #[test]
@@ -258,7 +263,7 @@ mod tests {
 
     fn unnamed_copy_is_not_deleted(mutant: Option<Mutant>) -> bool {
         let held = held(&[(2, 2, HeldState::Active)]);
-        let found = super::reconcile(NODE, &held, &[], Broken::by(mutant));
+        let found = super::reconcile(NODE, &held, &[], DisabledRule::by(mutant));
         found.actions == [Action::SetAside { partition: id(2), placement: placement(2) }]
     }
 
@@ -303,7 +308,7 @@ mod tests {
 
     #[test]
     fn damaged_data_of_unknown_origin_can_only_be_unloaded() {
-        let nameless = Held { partition: UNKNOWN, state: HeldState::Damaged };
+        let nameless = HeldPlacement { partition: UNKNOWN, state: HeldState::Damaged };
         let held = BTreeMap::from([(placement(2), nameless)]);
         let found = reconcile(NODE, &held, &[host(2, 2)]);
         assert_eq!(found.actions, [Action::ReportDamaged { partition: row(2, 2, 1), placement: placement(2) }]);

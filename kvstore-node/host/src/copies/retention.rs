@@ -106,7 +106,7 @@ pub struct Retention<G> {
     /// Pins by loader.
     pins: BTreeMap<PlacementId, Pin<G>>,
     /// Last known log end of other copies.
-    lagging: BTreeMap<PlacementId, Lagging>,
+    lagging: BTreeMap<PlacementId, LaggingCopy>,
     /// Copies for which the log is no longer kept, to be reported.
     given_up: Vec<PlacementId>,
     /// Bytes ever logged.
@@ -119,7 +119,7 @@ pub struct Retention<G> {
 
 /// Copy that may need the log.
 #[derive(Clone, Copy, Debug)]
-struct Lagging {
+struct LaggingCopy {
     held: Seq,
     /// The log is kept for it.
     kept: bool,
@@ -277,20 +277,21 @@ impl<G> Retention<G> {
                 // A follower keeps nothing for in-sync copies: they hold everything.
                 if other.state == ReplicaState::Load || (leads && other.state == ReplicaState::Live) {
                     let known = self.lagging.get(&other.id).copied();
-                    let Lagging { held, kept: was_kept } = known.unwrap_or(Lagging { held: self.trimmed, kept: true });
+                    let LaggingCopy { held, kept: was_kept } =
+                        known.unwrap_or(LaggingCopy { held: self.trimmed, kept: true });
                     let is_kept = held >= self.trimmed && self.keeps_lagging(held, limits, at);
                     if is_kept {
                         kept = kept.min(held);
                     } else if was_kept && held < self.complete.seq {
                         self.given_up.push(other.id);
                     }
-                    self.lagging.insert(other.id, Lagging { held, kept: is_kept });
+                    self.lagging.insert(other.id, LaggingCopy { held, kept: is_kept });
                 } else {
                     self.lagging.remove(&other.id);
                 }
                 continue;
             };
-            self.lagging.insert(other.id, Lagging { held, kept: true });
+            self.lagging.insert(other.id, LaggingCopy { held, kept: true });
             match pins.iter_mut().find(|(id, _)| *id == other.id) {
                 Some((_, seq)) => *seq = held.max(*seq),
                 None => pins.push((other.id, held)),
@@ -422,7 +423,7 @@ mod tests {
         retention.marks.clear();
         retention.mark(Seq::new(9), clock(0, 0));
         retention.trimmed = Seq::new(9);
-        retention.lagging.insert(PlacementId::new(2), Lagging { held: Seq::new(9), kept: true });
+        retention.lagging.insert(PlacementId::new(2), LaggingCopy { held: Seq::new(9), kept: true });
         retention.mark(Seq::new(10), clock(50_000, 10_000));
         retention
     }

@@ -9,12 +9,12 @@
 //! seal nor its merge record, so such a copy acknowledges, answers and reports nothing either. The next start finds it
 //! whole.
 
-use crate::copies::local_copy::{Found, LocalCopy};
+use crate::copies::local_copy::{LocalCopy, RecoveredCopy};
 use crate::copies::reconcile::Action;
 use crate::copies::unreadable_copy::{AliveHeir, UnreadableCopy};
 use crate::operations::refusal::Cause;
 use crate::partitions::Partitions;
-use crate::shell::{At, Observed, Shell};
+use crate::shell::{CopyEvent, CopyLocation, Shell};
 use crate::turn::Turn;
 use archon_replica::Position;
 use archon_types::{Epoch, Fact, Partition, PartitionId, PlacementId, Report, Seq};
@@ -26,17 +26,17 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// Keeps a copy that recovery found with an unreadable entry.
-    pub(crate) fn keep_found(&mut self, placement: PlacementId, found: &Found, why: &str) {
+    pub(crate) fn keep_found(&mut self, placement: PlacementId, found: &RecoveredCopy, why: &str) {
         let (partition, epoch) = (found.partition, found.recovered.epoch);
-        let at = At { partition, placement, epoch, commit: Seq::ZERO };
-        self.turn.shell.observe(at, Observed::Unreadable(why));
+        let at = CopyLocation { partition, placement, epoch, commit: Seq::ZERO };
+        self.turn.shell.observe(at, CopyEvent::Unreadable(why));
         self.unreadable.insert(placement, UnreadableCopy::new(partition, epoch, found.recovered.last_position()));
     }
 
     /// Stops a copy after its leader sent an entry that this version cannot read.
     pub(crate) fn stop_unreadable(&mut self, placement: PlacementId, why: &str) {
         let Some(local) = self.stop_serving(placement, Cause::Unreadable) else { return };
-        self.turn.shell.observe(local.at(), Observed::Unreadable(why));
+        self.turn.shell.observe(local.at(), CopyEvent::Unreadable(why));
         self.unreadable.insert(placement, kept(&local));
     }
 
@@ -44,7 +44,7 @@ impl<S: Shell> Partitions<S> {
     /// replica did not get for that reason.
     pub(crate) fn stop_unread(&mut self, placement: PlacementId, row: Option<&Partition>) {
         if let Some(local) = self.stop_serving(placement, Cause::Unread) {
-            self.turn.shell.observe(local.at(), Observed::Unread);
+            self.turn.shell.observe(local.at(), CopyEvent::Unread);
             let mut copy = UnreadableCopy { is_unread: true, ..kept(&local) };
             if let Some(row) = local.row() {
                 copy.apply_row(row, placement);
@@ -59,8 +59,8 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// Keeps a copy that was formed here, after the engine refused to read its rows.
-    pub(crate) fn keep_unread(&mut self, placement: PlacementId, at: At, base: Position) {
-        self.turn.shell.observe(at, Observed::Unread);
+    pub(crate) fn keep_unread(&mut self, placement: PlacementId, at: CopyLocation, base: Position) {
+        self.turn.shell.observe(at, CopyEvent::Unread);
         let copy = UnreadableCopy::new(at.partition, at.epoch, base);
         self.unreadable.insert(placement, UnreadableCopy { is_unread: true, ..copy });
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Refusal;
 use crate::log_write::LogWrite;
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use crate::ranges::split_work::FormedCopy;
 use crate::test_shell::{
     LIFE, OTHER, OWN, PARTITION, TestShell, follower, follower_row, get, hear, held, position, put, request, serving,
@@ -49,7 +49,7 @@ fn facts(node: &Partitions<TestShell>) -> Vec<Fact> {
 
 /// A follower that was sent four entries, of which it cannot read the third.
 fn stopped(mutant: Option<Mutant>) -> Partitions<TestShell> {
-    let mut node = follower(Broken::by(mutant), follower_row());
+    let mut node = follower(DisabledRule::by(mutant), follower_row());
     hear(&mut node, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
     hear(&mut node, append(0, vec![entry(1, true)]));
     hear(&mut node, append(1, vec![entry(2, true), entry(3, false)]));
@@ -89,8 +89,9 @@ fn unreadable_copy_releases_leadership_once_per_pause() {
 
 #[test]
 fn unreadable_copy_found_at_start_is_not_opened() {
-    let found = Found { unreadable: Some("entry 11 of its log".to_owned()), ..held(PARTITION) };
-    let mut node = Partitions::new(TestShell::default(), [(OWN, found)].into(), Default::default(), Broken::default());
+    let found = RecoveredCopy { unreadable: Some("entry 11 of its log".to_owned()), ..held(PARTITION) };
+    let mut node =
+        Partitions::new(TestShell::default(), [(OWN, found)].into(), Default::default(), DisabledRule::default());
     node.begin(Millis::new(1_000));
     let row = crate::test_shell::row(1, &[]);
     node.duties(LIFE.incarnation, vec![Action::Open { partition: row, placement: OWN, fresh: false }]);
@@ -105,7 +106,7 @@ fn unreadable_copy_found_at_start_is_not_opened() {
 
 /// A leader with an engine that began to refuse reads, after a client has asked for a key, and the row that names it.
 fn unread_leader(others: &[(PlacementId, ReplicaState)]) -> (Partitions<TestShell>, Partition) {
-    let mut node = serving(Broken::default(), crate::test_shell::row(1, &[]));
+    let mut node = serving(DisabledRule::default(), crate::test_shell::row(1, &[]));
     let row = crate::test_shell::row(2, others);
     node.duties(LIFE.incarnation, vec![Action::Configure { partition: row.clone(), placement: OWN }]);
     settle(&mut node);
@@ -155,7 +156,7 @@ fn sole_leader_without_reads_is_released_once_and_refuses() {
 /// Without its seal it would serve keys that its log gave away.
 #[test]
 fn new_leader_without_readable_seal_does_not_serve() {
-    let mut node = follower(Broken::default(), follower_row());
+    let mut node = follower(DisabledRule::default(), follower_row());
     hear(&mut node, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
     hear(&mut node, append(0, vec![entry(1, true)]));
     node.shell_mut().reads_fail = true;
@@ -169,7 +170,7 @@ fn new_leader_without_readable_seal_does_not_serve() {
 
 #[test]
 fn follower_without_reads_acknowledges_nothing_more() {
-    let mut node = follower(Broken::default(), follower_row());
+    let mut node = follower(DisabledRule::default(), follower_row());
     hear(&mut node, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
     hear(&mut node, append(0, vec![entry(1, true)]));
     hear(&mut node, append(1, vec![entry(2, true)]));
@@ -184,7 +185,7 @@ fn follower_without_reads_acknowledges_nothing_more() {
 
 #[test]
 fn formed_copy_without_reads_is_kept_and_not_opened() {
-    let mut node = serving(Broken::default(), crate::test_shell::row(1, &[]));
+    let mut node = serving(DisabledRule::default(), crate::test_shell::row(1, &[]));
     node.shell_mut().reads_fail = true;
     let formed = PartitionId { index: 1, ..PARTITION };
     node.adopt(FormedCopy { partition: formed, placement: OTHER, at: position(3) });
@@ -196,7 +197,7 @@ fn formed_copy_without_reads_is_kept_and_not_opened() {
 /// Before a replica takes up a leadership, it looks for rows without a log. It never gets the row if that fails.
 #[test]
 fn leadership_that_unread_copy_cannot_take_up_is_released() {
-    let mut node = follower(Broken::default(), follower_row());
+    let mut node = follower(DisabledRule::default(), follower_row());
     node.shell_mut().reads_fail = true;
     let row = Partition { epoch: Epoch::new(2), ..crate::test_shell::row(2, &[(OTHER, ReplicaState::Live)]) };
     node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]);
@@ -252,7 +253,7 @@ fn unread_copy_confirms_withdrawn_leadership() {
 #[test]
 fn formed_copy_without_reads_is_kept_when_its_duty_arrives() {
     for fresh in [false, true] {
-        let mut node = serving(Broken::default(), crate::test_shell::row(1, &[]));
+        let mut node = serving(DisabledRule::default(), crate::test_shell::row(1, &[]));
         let opens = |node: &Partitions<TestShell>| {
             let opened = |write: &&LogWrite| matches!(write, LogWrite::Open(_));
             node.shell().writes.iter().filter(opened).count()

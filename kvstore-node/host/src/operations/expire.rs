@@ -4,7 +4,7 @@ use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
 use crate::operations::request::{Outcome, Reply as _, Request, WaitsFor};
 use crate::partitions::Partitions;
-use crate::shell::{Observed, Shell};
+use crate::shell::{CopyEvent, Shell};
 use crate::turn::Turn;
 use archon_kv::engine::PageLimit;
 use archon_kv::{
@@ -197,7 +197,7 @@ impl<S: Shell> Turn<S> {
             if self.note(local, Effect::new(at, changes)).is_err() {
                 return Ok(false);
             }
-            self.shell.observe(local.at(), Observed::Expired(removed));
+            self.shell.observe(local.at(), CopyEvent::Expired(removed));
         }
         local.expiry.forget(count);
         Ok(true)

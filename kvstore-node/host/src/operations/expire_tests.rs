@@ -1,5 +1,5 @@
 use super::*;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::test_shell::OTHER;
 use crate::test_shell::{OWN, PARTITION, TestShell, get, put, request, row, serving, settle};
 use archon_replica::Input;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 const KEY: &str = "key";
 
 fn leader(mutant: Option<Mutant>) -> Partitions<TestShell> {
-    serving(Broken::by(mutant), row(1, &[]))
+    serving(DisabledRule::by(mutant), row(1, &[]))
 }
 
 fn expiring(key: &'static str, millis: u64) -> Op {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::partitions::Partitions;
 use crate::test_shell::{LIFE, OTHER, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
 use archon_types::{Answer, ClientId, NodeId, ReplicaState};
@@ -14,7 +14,7 @@ fn of_any_node(op: Op) -> Request<&'static str> {
 }
 
 /// A node that knows only the leader of the partition.
-fn bystander(broken: Broken) -> Partitions<TestShell> {
+fn bystander(broken: DisabledRule) -> Partitions<TestShell> {
     let mut node = partitions(broken);
     node.shell_mut().leader = Some(LEADER);
     node
@@ -22,8 +22,8 @@ fn bystander(broken: Broken) -> Partitions<TestShell> {
 
 /// The client gets no answer from the first node, and retries.
 fn operation_forwarded_twice_under_one_name_applies_once(mutant: Option<Mutant>) -> bool {
-    let mut first = bystander(Broken::by(mutant));
-    let mut leader = serving(Broken::default(), row(1, &[]));
+    let mut first = bystander(DisabledRule::by(mutant));
+    let mut leader = serving(DisabledRule::default(), row(1, &[]));
     while leader.clients_to_read() > 0 {
         leader.read_clients();
     }
@@ -47,7 +47,7 @@ fn operation_forwarded_twice_under_one_name_applies_once(mutant: Option<Mutant>)
 
 /// Each node takes the other for the leader.
 fn forwarded_operation_is_not_forwarded_again(mutant: Option<Mutant>) -> bool {
-    let mut node = bystander(Broken::by(mutant));
+    let mut node = bystander(DisabledRule::by(mutant));
     node.operate(Request { origin: Origin::Forwarded, ..of_any_node(put("key")) });
     node.shell().refusals == [("caller", Refusal::Elsewhere)]
 }
@@ -73,14 +73,14 @@ fn only_operations_of_any_node_clients_are_forwarded() {
 
 #[test]
 fn former_leader_forwards_operations_to_new_leader() {
-    let mut node = serving(Broken::default(), row(1, &[(OTHER, ReplicaState::Load)]));
+    let mut node = serving(DisabledRule::default(), row(1, &[(OTHER, ReplicaState::Load)]));
     node.shell_mut().leader = Some(LEADER);
     node.operate(of_any_node(get("key")));
     assert_eq!((node.shell().answers.len(), node.shell().forwarded.len()), (1, 0));
     node.shell_mut().lease_until = Millis::ZERO;
     node.operate(of_any_node(get("key")));
     assert_eq!(node.shell().refusals, [("caller", Refusal::NoLease)], "another node is not asked for a lease");
-    node.renew(crate::Life { incarnation: archon_types::Incarnation::new(2), ..LIFE });
+    node.renew(crate::NodeRegistration { incarnation: archon_types::Incarnation::new(2), ..LIFE });
     settle(&mut node);
     node.operate(of_any_node(get("key")));
     settle(&mut node);

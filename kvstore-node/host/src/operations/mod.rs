@@ -10,4 +10,4 @@ mod remember;
 pub(crate) mod request;
 pub(crate) mod snapshot;
 pub(crate) mod stale;
-pub(crate) mod waiting;
+pub(crate) mod waiting_clients;

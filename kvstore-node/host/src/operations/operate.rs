@@ -5,15 +5,15 @@ use crate::mutant::Mutant;
 use crate::operations::expire::LookUp;
 use crate::operations::refusal::Refusal;
 use crate::operations::request::{Outcome, Reply, Request, WaitsFor};
-use crate::operations::waiting::{Pending, ReadyAnswer};
-use crate::shell::{Observed, Shell};
+use crate::operations::waiting_clients::{PendingAnswer, ReadyAnswer};
+use crate::shell::{CopyEvent, Shell};
 use crate::turn::Turn;
 use archon_kv::{
-    Effect, Evaluation, PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate_elsewhere,
+    Effect, Evaluation, PartitionView, ReadMode, Reader, Request as Asked, ViewError, evaluate_elsewhere,
     evaluate_merged, row,
 };
 use archon_replica::{Input, Output, ReplicaStatus};
-use archon_types::{ErrorDetail, ErrorKind, Millis, Op, Seq, Stored};
+use archon_types::{ErrorDetail, ErrorKind, Millis, Op, Seq, StoredValue};
 use bytes::Bytes;
 
 impl<S: Shell> Turn<S> {
@@ -69,7 +69,7 @@ impl<S: Shell> Turn<S> {
             return self.refuse(local, request.reply, Refusal::Detail(detail));
         }
         let confirmed = request.confirmed == Some(local.replica.epoch()) && !local.view().is_alone();
-        if !confirmed && self.leadership(local).reading() == Reading::Confirmed {
+        if !confirmed && self.leadership(local).reading() == ReadMode::Confirmed {
             let ticket = local.next_ticket();
             request.reply.waits(WaitsFor::Confirmation);
             local.waiting.confirm_first(ticket, request);
@@ -82,7 +82,7 @@ impl<S: Shell> Turn<S> {
             // The value first, the lease after (PROTOCOL rule 17).
             Ok(LookUp::Due(due)) => return self.read_due(local, request, due),
             Ok(LookUp::Found(outcome)) if confirmed || too_early.unwrap_or_else(|| self.may_answer(local)) => {
-                self.shell.observe(local.at(), Observed::Read { confirmed });
+                self.shell.observe(local.at(), CopyEvent::Read { confirmed });
                 return self.shell.answer(local.at(), request.reply, log_time, outcome);
             }
             Ok(LookUp::Found(_)) => Refusal::NoLease,
@@ -92,7 +92,7 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Returns the committed value of a key: from the memtable, the cached rows, or the engine.
-    pub(crate) fn value(&self, local: &mut LocalCopy<S>, key: &[u8]) -> Result<Option<Stored>, ViewError> {
+    pub(crate) fn value(&self, local: &mut LocalCopy<S>, key: &[u8]) -> Result<Option<StoredValue>, ViewError> {
         row::with_value_key(key, |key| {
             let row = match local.memtable.get(key, Reader::Committed) {
                 Some(found) => return Ok(found.map(row::decode_stored).transpose()?),
@@ -112,7 +112,7 @@ impl<S: Shell> Turn<S> {
                 self.unparked.push(Request { confirmed: Some(local.replica.epoch()), ..request });
                 continue;
             }
-            self.shell.observe(local.at(), Observed::NotConfirmed);
+            self.shell.observe(local.at(), CopyEvent::NotConfirmed);
             // A read changes nothing, so the next leader may answer it.
             let Some(request) = self.park(local, request) else { continue };
             let refusal = if local.serving { Refusal::NoLease } else { self.elsewhere(local.partition) };
@@ -154,7 +154,7 @@ impl<S: Shell> Turn<S> {
         let evaluation = self.leadership(local).prove(evaluation, at, self.shell.dedup());
         let (proved, named) = (!effect && evaluation.effect.is_some(), request.id.is_some());
         if !is_read {
-            self.shell.observe(local.at(), Observed::Evaluated { effect, proved, named, answer: &evaluation.answer });
+            self.shell.observe(local.at(), CopyEvent::Evaluated { effect, proved, named, answer: &evaluation.answer });
         }
         let Some(mut entry) = evaluation.effect else {
             return self.answer_after(local, request, evaluation.answer);
@@ -168,7 +168,7 @@ impl<S: Shell> Turn<S> {
         let (entry, recorded) = match entry.into_entry() {
             Ok(written) => written,
             Err(error) => {
-                self.shell.observe(local.at(), Observed::EntryRefused(&error));
+                self.shell.observe(local.at(), CopyEvent::EntryRefused(&error));
                 let detail = ErrorDetail::new(ErrorKind::Internal, format!("the write was not made: {error}"));
                 return self.refuse(local, request.reply, Refusal::Detail(detail));
             }
@@ -184,10 +184,10 @@ impl<S: Shell> Turn<S> {
                 }
                 let answer = ReadyAnswer { reply: request.reply, outcome: evaluation.answer };
                 let (with_entry, after) = if is_read { (None, Some(answer)) } else { (Some(answer), None) };
-                local.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer: with_entry });
+                local.waiting.commit_first(PendingAnswer { seq, at, ticket: Some(ticket), answer: with_entry });
                 if after.is_some() {
                     // If the entry is abandoned, a read has changed nothing.
-                    local.waiting.commit_first(Pending { seq, at: Millis::ZERO, ticket: None, answer: after });
+                    local.waiting.commit_first(PendingAnswer { seq, at: Millis::ZERO, ticket: None, answer: after });
                 }
             }
             Err(kind) => self.refuse(local, request.reply, Refusal::NoWrites(kind)),
@@ -216,14 +216,14 @@ impl<S: Shell> Turn<S> {
     pub(crate) fn note(&mut self, local: &mut LocalCopy<S>, effect: Effect) -> Result<(), ErrorKind> {
         let at = effect.at;
         let (entry, effect) = effect.into_entry().map_err(|error| {
-            self.shell.observe(local.at(), Observed::EntryRefused(&error));
+            self.shell.observe(local.at(), CopyEvent::EntryRefused(&error));
             ErrorKind::Internal
         })?;
         let (ticket, seq) = self.propose(local, entry)?;
         if let Err(error) = local.memtable.push(seq, effect) {
             self.damaged.push((local.placement, error.to_string()));
         }
-        local.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer: None });
+        local.waiting.commit_first(PendingAnswer { seq, at, ticket: Some(ticket), answer: None });
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl<S: Shell> Turn<S> {
         if local.replica.commit() >= seq {
             self.answer_write(local, answer);
         } else {
-            local.waiting.commit_first(Pending { seq, at: Millis::ZERO, ticket: None, answer: Some(answer) });
+            local.waiting.commit_first(PendingAnswer { seq, at: Millis::ZERO, ticket: None, answer: Some(answer) });
         }
     }
 

@@ -4,7 +4,7 @@
 
 use crate::copies::local_copy::LocalCopy;
 use crate::operations::request::{Reply as _, Request, WaitsFor};
-use crate::shell::{Observed, Shell};
+use crate::shell::{CopyEvent, Shell};
 use crate::turn::Turn;
 use archon_replica::ReplicaStatus;
 
@@ -42,7 +42,7 @@ impl<S: Shell> Turn<S> {
         }
         request.parked_at.get_or_insert(self.now);
         request.reply.waits(waits_for);
-        self.shell.observe(local.at(), Observed::Parked);
+        self.shell.observe(local.at(), CopyEvent::Parked);
         local.waiting.park(request);
         None
     }

@@ -1,6 +1,6 @@
 //! Reasons why an operation gets no answer, before they are put into words for the client.
 
-use crate::operations::waiting::Ended;
+use crate::operations::waiting_clients::UnansweredOutcome;
 use archon_types::{ErrorDetail, ErrorKind, Seq};
 
 /// Reason for refusing an operation.
@@ -35,7 +35,7 @@ pub enum Refusal {
     /// The engine refuses to read the rows of the copy that the node leads.
     Unread,
     /// Its wait ended without an answer.
-    Ended(Ended, Cause),
+    Ended(UnansweredOutcome, Cause),
     /// The detail describes it.
     Detail(ErrorDetail),
 }

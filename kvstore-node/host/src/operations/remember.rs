@@ -3,9 +3,9 @@
 use crate::copies::local_copy::LocalCopy;
 use crate::operations::refusal::Refusal;
 use crate::operations::request::{Request, WaitsFor};
-use crate::shell::{Observed, Shell};
+use crate::shell::{CopyEvent, Shell};
 use crate::turn::Turn;
-use archon_kv::{ClientCapacity, Forgetting, PartitionView, Reader};
+use archon_kv::{ClientCapacity, ForgottenClients, PartitionView, Reader};
 use archon_types::ErrorKind;
 
 impl<S: Shell> Turn<S> {
@@ -73,12 +73,12 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    fn forget(&mut self, local: &mut LocalCopy<S>, forgetting: Forgetting) -> Result<(), ErrorKind> {
+    fn forget(&mut self, local: &mut LocalCopy<S>, forgetting: ForgottenClients) -> Result<(), ErrorKind> {
         if let Some(effect) = forgetting.effect {
             self.note(local, effect)?;
         }
         local.clients.remove(&forgetting.clients);
-        self.shell.observe(local.at(), Observed::Forgotten(forgetting.clients.len()));
+        self.shell.observe(local.at(), CopyEvent::Forgotten(forgetting.clients.len()));
         Ok(())
     }
 }

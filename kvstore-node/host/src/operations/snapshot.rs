@@ -79,12 +79,12 @@ impl<S: Shell> Partitions<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutant::Broken;
+    use crate::mutant::DisabledRule;
     use crate::test_shell::{OWN, PARTITION, TestShell, row, serving};
     use bytes::Bytes;
 
     fn leader() -> Partitions<TestShell> {
-        serving(Broken::default(), row(1, &[]))
+        serving(DisabledRule::default(), row(1, &[]))
     }
 
     fn committed(node: &Partitions<TestShell>) -> Seq {
@@ -119,7 +119,7 @@ mod tests {
             end: Some(Bytes::from_static(end.as_bytes())),
         };
         row.range = range("c", "m");
-        let node = serving(Broken::default(), row);
+        let node = serving(DisabledRule::default(), row);
         let keys =
             |wanted: &KeyRange| node.snapshot_of(OWN, PARTITION, wanted, committed(&node)).map(|start| start.keys);
         assert_eq!(keys(&range("c", "z")), Ok(range("c", "m")));

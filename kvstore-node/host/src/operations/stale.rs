@@ -8,15 +8,15 @@ use crate::partitions::Partitions;
 use crate::ranges::absorb::has_absorbed;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_kv::{Merged, PartitionView, Reader, View, ViewError, reshape, row};
+use archon_kv::{MergeRecord, PartitionView, Reader, View, ViewError, reshape, row};
 use archon_types::transaction::within_bytes;
-use archon_types::{ManyKeys, PartitionId, PlacementId, Revision, Stored, Version};
+use archon_types::{ManyKeys, PartitionId, PlacementId, Revision, StoredValue, Version};
 
 /// Value of a key at a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaleRow {
     /// The value, if the key was there.
-    pub found: Option<Stored>,
+    pub found: Option<StoredValue>,
     /// Revision of the read: it sees the partition's writes up to this revision, and no other.
     pub as_of: Revision,
 }
@@ -32,7 +32,7 @@ impl<S: Shell> Partitions<S> {
         let local = self.copies.get(&placement).ok_or(Refusal::NoCopy)?;
         let merged = self.turn.check_committed(local)?;
         let found = self.turn.committed_value(local, key)?;
-        Ok(StaleRow { found, as_of: Merged::revision(merged.as_ref(), local.memtable.committed()) })
+        Ok(StaleRow { found, as_of: MergeRecord::revision(merged.as_ref(), local.memtable.committed()) })
     }
 
     /// Reads several keys from this node's copy, as of one position of its log. Unlike [`Partitions::read_stale`] it
@@ -41,7 +41,11 @@ impl<S: Shell> Partitions<S> {
     ///
     /// # Errors
     /// The reason why this copy cannot answer, or why the answer is too large.
-    pub fn read_replica(&mut self, partition: PartitionId, many: &ManyKeys) -> Result<Vec<Option<Stored>>, Refusal> {
+    pub fn read_replica(
+        &mut self,
+        partition: PartitionId,
+        many: &ManyKeys,
+    ) -> Result<Vec<Option<StoredValue>>, Refusal> {
         let placement = self.readable(partition, many.keys().iter().map(|key| &key[..]))?;
         let local = self.copies.get(&placement).ok_or(Refusal::NoCopy)?;
         self.turn.check_committed(local)?;
@@ -88,7 +92,7 @@ impl<S: Shell> Partitions<S> {
 
 impl<S: Shell> Turn<S> {
     /// Checks that a copy is in sync, and knows which of its rows are committed. Returns the last merge into it.
-    fn check_committed(&mut self, local: &LocalCopy<S>) -> Result<Option<Merged>, Refusal> {
+    fn check_committed(&mut self, local: &LocalCopy<S>) -> Result<Option<MergeRecord>, Refusal> {
         let counts = local.replica.counts() && !local.is_pulling();
         if !counts && !self.broken.breaks(Mutant::StaleWhileLoading) {
             return Err(Refusal::NotLive);
@@ -117,7 +121,7 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Returns the committed value of a key at a copy, unless it has expired.
-    fn committed_value(&mut self, local: &LocalCopy<S>, key: &[u8]) -> Result<Option<Stored>, Refusal> {
+    fn committed_value(&mut self, local: &LocalCopy<S>, key: &[u8]) -> Result<Option<StoredValue>, Refusal> {
         let reader = if self.broken.breaks(Mutant::StaleShowsOpen) { Reader::Newest } else { Reader::Committed };
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, reader);
         let found = row::with_value_key(key, |key| view.get(key));
@@ -127,7 +131,7 @@ impl<S: Shell> Turn<S> {
 
     /// Returns a value unless it has expired, by the committed log time or by this node's clock. Only an entry decides
     /// that it has, so it may appear at another copy still: stale reads promise no order among copies.
-    fn hide_expired(&self, local: &LocalCopy<S>, found: Option<Stored>) -> Result<Option<Stored>, ViewError> {
+    fn hide_expired(&self, local: &LocalCopy<S>, found: Option<StoredValue>) -> Result<Option<StoredValue>, ViewError> {
         let Some(expires) = found.as_ref().and_then(|stored| stored.expires) else { return Ok(found) };
         let is_due = expires <= self.shell.wall() || expires <= self.committed_time(local)?;
         Ok(found.filter(|_| !is_due))

@@ -1,6 +1,6 @@
 use super::*;
 use crate::copies::reconcile::Action;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::shell::REPLICA_LAG_MS_MAX;
 use crate::test_shell::TestShell;
 use crate::test_shell::{
@@ -26,7 +26,7 @@ fn entry(seq: u64) -> Entry {
 
 fn expected(commit: u64) -> StaleRow {
     let found =
-        (!commit.is_multiple_of(3)).then(|| Stored::new(Bytes::from(vec![commit as u8]), Revision::new(commit)));
+        (!commit.is_multiple_of(3)).then(|| StoredValue::new(Bytes::from(vec![commit as u8]), Revision::new(commit)));
     StaleRow { found, as_of: Revision::new(commit) }
 }
 
@@ -35,7 +35,7 @@ fn stale_read_shows_committed_rows_only(mutant: Option<Mutant>) -> bool {
     const ENTRIES: u64 = 7;
     (0..=ENTRIES).all(|first| {
         (0..=first).all(|commit| {
-            let mut follower = follower(Broken::by(mutant), follower_row());
+            let mut follower = follower(DisabledRule::by(mutant), follower_row());
             hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
             let append = |before: u64, upto: u64, commit: u64| {
                 let entries = (before + 1..=upto).map(entry).collect();
@@ -57,7 +57,7 @@ fn stale_read_is_refused_at_loading_copy(mutant: Option<Mutant>) -> bool {
     let mut loading = follower_row();
     let own = loading.placements.iter_mut().find(|placed| placed.id == OWN);
     own.expect("its own").state = ReplicaState::Load;
-    follower(Broken::by(mutant), loading).read_stale(PARTITION, b"key") == Err(Refusal::NotLive)
+    follower(DisabledRule::by(mutant), loading).read_stale(PARTITION, b"key") == Err(Refusal::NotLive)
 }
 
 /// The node was restarted, and its engine has rows not known to be committed.
@@ -68,7 +68,7 @@ fn stale_read_is_refused_while_engine_may_be_ahead(mutant: Option<Mutant>) -> bo
             true => found.memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN),
             false => found.memtable.set_engine_position(Seq::new(12)),
         }
-        let mut copy = partitions(Broken::by(mutant));
+        let mut copy = partitions(DisabledRule::by(mutant));
         copy.dormant.insert(OWN, found);
         copy.duties(LIFE.incarnation, vec![Action::Open { partition: follower_row(), placement: OWN, fresh: false }]);
         settle(&mut copy);
@@ -87,7 +87,7 @@ archon_types::shown_by! {
 
 #[test]
 fn leader_without_lease_answers_stale_read() {
-    let mut leader = serving(Broken::default(), row(1, &[]));
+    let mut leader = serving(DisabledRule::default(), row(1, &[]));
     leader.operate(request(put(KEY), "write"));
     leader.settle();
     let before = leader.read_stale(PARTITION, KEY.as_bytes()).expect("it counts");
@@ -97,19 +97,19 @@ fn leader_without_lease_answers_stale_read() {
     leader.operate(request(get(KEY), "read"));
     assert_eq!(leader.shell().refusals, [("read", Refusal::NoLease)], "a read that promises more needs the lease");
     let after = leader.read_stale(PARTITION, KEY.as_bytes()).expect("it counts");
-    let Stored { value, revision, .. } = after.found.expect("it is committed");
+    let StoredValue { value, revision, .. } = after.found.expect("it is committed");
     assert!(value == "value" && revision <= after.as_of && before.as_of < revision, "{before:?}, {:?}", after.as_of);
 }
 
 #[test]
 fn stale_read_without_copy_is_refused() {
-    let mut node = partitions(Broken::default());
+    let mut node = partitions(DisabledRule::default());
     assert_eq!(node.read_stale(PARTITION, b"key"), Err(Refusal::NoCopy));
 }
 
 #[test]
 fn stale_read_with_row_older_than_clear_is_refused() {
-    let mut follower = follower(Broken::default(), follower_row());
+    let mut follower = follower(DisabledRule::default(), follower_row());
     hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
     let at = Bytes::from_static(b"k");
     let seal =
@@ -134,7 +134,7 @@ fn stale_read_with_row_older_than_clear_is_refused() {
 
 /// Returns an in-sync follower that holds `entries` entries, of which `commit` are known to be committed, at time 1,000.
 fn replica(entries: u64, commit: u64, mutant: Option<Mutant>) -> Partitions<TestShell> {
-    let mut follower = follower(Broken::by(mutant), follower_row());
+    let mut follower = follower(DisabledRule::by(mutant), follower_row());
     at(&mut follower, 1_000);
     hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
     let body = Body::Append {
@@ -152,7 +152,7 @@ fn at(follower: &mut Partitions<TestShell>, now: u64) {
     follower.begin(Millis::new(now));
 }
 
-fn read_at(follower: &mut Partitions<TestShell>, now: u64) -> Result<Vec<Option<Stored>>, Refusal> {
+fn read_at(follower: &mut Partitions<TestShell>, now: u64) -> Result<Vec<Option<StoredValue>>, Refusal> {
     at(follower, now);
     follower.read_replica(PARTITION, &ManyKeys::new(vec![KEY.into(), "absent".into()]).unwrap())
 }
@@ -199,7 +199,7 @@ fn replica_read_is_refused_while_loading() {
     let mut loading = follower_row();
     let own = loading.placements.iter_mut().find(|placed| placed.id == OWN);
     own.expect("its own").state = ReplicaState::Load;
-    let mut follower = follower(Broken::by(None), loading);
+    let mut follower = follower(DisabledRule::by(None), loading);
     follower.shell_mut().lease_until = Millis::new(u64::MAX);
     assert_eq!(read_at(&mut follower, 1_000), Err(Refusal::NotLive));
 }

@@ -1,7 +1,7 @@
 //! Tests of operations on several keys at a leader.
 
 use super::*;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::partitions::Partitions;
 use crate::ranges::split::tests::{configure, parted, splitting};
 use crate::test_shell::{OWN, TestShell, get, put, request, row as partition_row, serving, settle};
@@ -9,7 +9,7 @@ use archon_types::{Answer, Change, Check, ClientId, Expiry, ManyKeys, Op, OpId, 
 use uuid::Uuid;
 
 fn leader(mutant: Option<Mutant>) -> Partitions<TestShell> {
-    serving(Broken::by(mutant), partition_row(1, &[]))
+    serving(DisabledRule::by(mutant), partition_row(1, &[]))
 }
 
 fn transaction(checks: &[(&'static str, u64)], keys: &[&'static str]) -> Op {

@@ -9,10 +9,10 @@ use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
 use crate::ranges::yield_page::{YieldAsk, YieldPage};
-use crate::shell::{Observed, Shell};
+use crate::shell::{CopyEvent, Shell};
 use crate::turn::Turn;
 use archon_kv::engine::PageLimit;
-use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, ViewError, reshape, row};
+use archon_kv::{Effect, MergeRecord, PartitionView, Reader, RowChange, Seal, ViewError, reshape, row};
 use archon_types::{Fact, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Version};
 use bytes::Bytes;
 
@@ -126,7 +126,7 @@ impl<S: Shell> Turn<S> {
             page.rows.drain(..count);
             under_way.bytes += bytes;
             under_way.after = last;
-            self.shell.observe(local.at(), Observed::Absorbing(bytes));
+            self.shell.observe(local.at(), CopyEvent::Absorbing(bytes));
         }
         let too_large = local.absorb.under_way.as_ref().is_none_or(|under_way| under_way.bytes > MERGE_BYTES_MAX);
         if page.more || too_large {
@@ -135,7 +135,7 @@ impl<S: Shell> Turn<S> {
         let at = local.log_time.stamp(self.shell.wall());
         let Some(position) = local.replica.next_position() else { return };
         let highest = if self.broken.breaks(Mutant::RevisionFalls) { Revision::ZERO } else { page.revision }; // rule 49
-        let merged = Merged::next(local.absorb.merged.as_ref(), attempt, from, highest, position.seq, at);
+        let merged = MergeRecord::next(local.absorb.merged.as_ref(), attempt, from, highest, position.seq, at);
         // A client refused for an older stamp gets a later time to stamp its write with.
         local.log_time.observe(merged.through.plus(1));
         let at = local.log_time.stamp(self.shell.wall());
@@ -173,14 +173,14 @@ impl<S: Shell> Turn<S> {
     ///
     /// # Errors
     /// [`ViewError`] if the engine does not return it.
-    pub(crate) fn merged_by(&self, local: &LocalCopy<S>) -> Result<Option<Merged>, ViewError> {
+    pub(crate) fn merged_by(&self, local: &LocalCopy<S>) -> Result<Option<MergeRecord>, ViewError> {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
-        Merged::current(&view)
+        MergeRecord::current(&view)
     }
 }
 
 /// Returns whether a copy with this last committed merge has all keys that its row gives it.
-pub(crate) fn has_absorbed<S: Shell>(local: &LocalCopy<S>, merged: Option<&Merged>) -> bool {
+pub(crate) fn has_absorbed<S: Shell>(local: &LocalCopy<S>, merged: Option<&MergeRecord>) -> bool {
     let wanted = local.row().map_or(Version::ZERO, |row| row.absorbed);
     merged.map_or(Version::ZERO, |merged| merged.attempt) >= wanted
 }

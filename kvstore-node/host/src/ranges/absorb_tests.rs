@@ -1,7 +1,7 @@
 use super::*;
 use crate::copies::reconcile::Action;
 use crate::log_write::LogWrite;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::operations::refusal::Refusal;
 use crate::operations::request::Request;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, put, request, row, serving, settle};
@@ -9,7 +9,7 @@ use archon_kv::engine::{PageLimit, Row};
 use archon_kv::{View, row};
 use archon_types::{
     Answer, ClientId, Epoch, ErrorKind, KeyRange, Merge, MergeSide, Op, OpId, Partition, PartitionId, PlacementId,
-    ReplicaState, RightCopy, RightStage, Split, Stored,
+    ReplicaState, RightCopy, RightStage, Split, StoredValue,
 };
 
 const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
@@ -60,7 +60,7 @@ fn configure(node: &mut Partitions<TestShell>, row: Partition) {
 }
 
 fn leader(mutant: Option<Mutant>, row: Partition) -> Partitions<TestShell> {
-    let mut node = serving(Broken::by(mutant), row);
+    let mut node = serving(DisabledRule::by(mutant), row);
     while node.clients_to_read() > 0 {
         node.read_clients();
     }
@@ -149,7 +149,7 @@ fn merge_pages_are_visible_once_row_gives_their_keys() {
     assert!(answer(&node, "put a").is_some() && answer(&node, "get a").is_some(), "what it has is served");
     assert!(answer(&node, "get z").is_none() && refusal(&node, "get z").is_none(), "it waits for what becomes of it");
     configure(&mut node, widened(5));
-    let found = Some(Stored::new(Bytes::from_static(b"theirs"), Revision::new(3)));
+    let found = Some(StoredValue::new(Bytes::from_static(b"theirs"), Revision::new(3)));
     assert_eq!(answer(&node, "get z"), Some(&Ok(Answer::Value(found))));
     let Some(Ok(Answer::Written { revision })) = answer(&node, "put m") else { panic!("{:?}", answer(&node, "put m")) };
     assert!(*revision > Revision::new(1_000), "{revision}");

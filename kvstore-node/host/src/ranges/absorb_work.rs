@@ -1,7 +1,7 @@
 //! State of merges into a partition.
 
 use crate::ranges::yield_page::YieldPage;
-use archon_kv::Merged;
+use archon_kv::MergeRecord;
 use archon_types::{Incarnation, Millis, Revision, Seq, Version};
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 #[derive(Debug, Default)]
 pub(crate) struct AbsorbWork {
     /// Last merge according to the whole log, uncommitted entries included.
-    pub(crate) merged: Option<Merged>,
+    pub(crate) merged: Option<MergeRecord>,
     /// Position of the entry that completes it; zero if it was there when this copy began to serve.
     pub(crate) merged_at: Seq,
     pub(crate) under_way: Option<UnderWay>,
@@ -36,11 +36,11 @@ pub(crate) struct UnderWay {
 impl AbsorbWork {
     /// Returns the revision that the entry at this position writes.
     pub(crate) fn revision(&self, seq: Seq) -> Revision {
-        Merged::revision(self.merged.as_ref(), seq)
+        MergeRecord::revision(self.merged.as_ref(), seq)
     }
 
     /// Returns the last merge according to the log.
-    pub(crate) const fn merged(&self) -> Option<&Merged> {
+    pub(crate) const fn merged(&self) -> Option<&MergeRecord> {
         self.merged.as_ref()
     }
 
@@ -50,7 +50,7 @@ impl AbsorbWork {
     }
 
     /// Starts with the merge that the log holds when this copy begins to serve.
-    pub(crate) fn serve(&mut self, merged: Option<Merged>) {
+    pub(crate) fn serve(&mut self, merged: Option<MergeRecord>) {
         *self = Self { merged, ..Self::default() };
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Heat {
 
 /// A partition above its rate limit, and the key that halves its load.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Hot {
+pub(crate) struct HotPartition {
     /// Operations per second.
     pub(crate) rate: u64,
     /// First key of the right half.
@@ -50,7 +50,7 @@ impl Heat {
     /// Ends a window that is due. Returns a split key if the rate was above `rate_max` in this window and the one
     /// before, and the middle key of the previous window also halves the keys of this one. A split does not help keys
     /// that only rise, one key that gets most operations, or a burst.
-    pub(crate) fn judge(&mut self, now: Millis, rate_max: u64) -> Option<Hot> {
+    pub(crate) fn judge(&mut self, now: Millis, rate_max: u64) -> Option<HotPartition> {
         let elapsed_ms = now.since(self.began);
         if elapsed_ms < WINDOW_MS {
             return None;
@@ -64,7 +64,7 @@ impl Heat {
         let keys = ended.sample.sorted();
         let at = ended.before.and_then(|before| middle(&before)).filter(|at| halves(&keys, at));
         self.before = Some(keys);
-        at.map(|at| Hot { rate, at })
+        at.map(|at| HotPartition { rate, at })
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Returns the verdict after windows on these keys, each with 10,000 operations in five seconds.
-    fn after(windows: &[&dyn Fn(u32) -> u32], most: u64) -> Option<Hot> {
+    fn after(windows: &[&dyn Fn(u32) -> u32], most: u64) -> Option<HotPartition> {
         let mut heat = Heat::new(Millis::ZERO);
         let mut said = None;
         for (number, key) in (1..).zip(windows) {

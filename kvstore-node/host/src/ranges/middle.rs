@@ -3,7 +3,7 @@
 
 use crate::operations::refusal::Refusal;
 use crate::partitions::Partitions;
-use crate::ranges::middle_search::{Asked, MiddleSearch};
+use crate::ranges::middle_search::{MiddleSearch, SearchedKeys};
 use crate::ranges::split_watch::SplitSearch;
 use crate::shell::Shell;
 use archon_types::{Middle, PartitionId};
@@ -38,7 +38,8 @@ impl<S: Shell> Partitions<S> {
         }
         let search = SplitSearch { partition, placement: local.placement, range: range.clone() };
         let begun = self.turn.shell.find_split_point(search);
-        local.middle = if begun { MiddleSearch::UnderWay(Asked { range, logged_bytes }) } else { MiddleSearch::None };
+        local.middle =
+            if begun { MiddleSearch::UnderWay(SearchedKeys { range, logged_bytes }) } else { MiddleSearch::None };
         Ok(Middle::Searching)
     }
 }
@@ -46,7 +47,7 @@ impl<S: Shell> Partitions<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutant::Broken;
+    use crate::mutant::DisabledRule;
     use crate::ranges::byte_halves::ByteHalves;
     use crate::ranges::middle_search::{ANSWER_MS, SMALL_BYTES};
     use crate::ranges::split_watch::MIDDLE_MS_MAX;
@@ -56,7 +57,7 @@ mod tests {
     use bytes::Bytes;
 
     fn leader() -> Partitions<TestShell> {
-        let mut node = serving(Broken::default(), row(1, &[]));
+        let mut node = serving(DisabledRule::default(), row(1, &[]));
         node.begin(Millis::new(2_000));
         node
     }

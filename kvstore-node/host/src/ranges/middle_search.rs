@@ -24,14 +24,14 @@ pub(crate) enum MiddleSearch {
     /// The walk failed.
     Failed(Millis),
     /// A walk is in progress.
-    UnderWay(Asked),
+    UnderWay(SearchedKeys),
     /// Result of a walk.
-    Found(Found),
+    Found(WalkResult),
 }
 
 /// The searched keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct SearchedKeys {
     pub(crate) range: KeyRange,
     /// Bytes ever logged when the walk was requested.
     pub(crate) logged_bytes: u64,
@@ -39,8 +39,8 @@ pub(crate) struct Asked {
 
 /// Result of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
-    pub(crate) of: Asked,
+pub(crate) struct WalkResult {
+    pub(crate) of: SearchedKeys,
     pub(crate) at: Option<Bytes>,
     /// Bytes of all rows.
     pub(crate) bytes: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Found {
     pub(crate) told: bool,
 }
 
-impl Found {
+impl WalkResult {
     /// Returns whether it still holds for a partition that has logged this many bytes by now.
     const fn is_good(&self, logged_bytes: u64, now: Millis) -> bool {
         let age_ms = now.since(self.found);
@@ -85,7 +85,7 @@ impl MiddleSearch {
         *self = match halves {
             Some(halves) => {
                 let at = halves.middle().filter(cuts);
-                Self::Found(Found { of, at, bytes: halves.bytes(), found: now, told: false })
+                Self::Found(WalkResult { of, at, bytes: halves.bytes(), found: now, told: false })
             }
             None => Self::Failed(now),
         };

@@ -5,7 +5,7 @@ pub(crate) mod absorb_work;
 pub(crate) mod byte_halves;
 pub(crate) mod cleared_spaces;
 pub(crate) mod form;
-pub(crate) mod forming;
+pub(crate) mod forming_copy;
 mod heat;
 mod key_sample;
 pub(crate) mod middle;

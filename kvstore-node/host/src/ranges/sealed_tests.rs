@@ -4,7 +4,7 @@
 use super::tests::{FORMED, ask, configure, is_answered, parted, refusal, sealed, splitting, tick};
 use super::*;
 use crate::copies::reconcile::Action;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::test_shell::{LIFE, OWN, TestShell, get, put, request, row, serving, settle};
 use archon_types::{Epoch, Merge, MergeSide, Op, Version};
 
@@ -17,7 +17,7 @@ archon_types::shown_by! {
 }
 
 fn no_write_of_sealed_keys_follows_uncommitted_seal(mutant: Option<Mutant>) -> bool {
-    let mut node = serving(Broken::by(mutant), row(1, &[]));
+    let mut node = serving(DisabledRule::by(mutant), row(1, &[]));
     // The entry is proposed, and not on disk.
     node.duties(LIFE.incarnation, vec![Action::Configure { partition: splitting(2, &[]), placement: OWN }]);
     node.settle();
@@ -62,7 +62,7 @@ fn formed_copy_continues_revisions_of_parent(mutant: Option<Mutant>) -> bool {
 }
 
 fn merge_source_stays_sealed_despite_waiting_write(mutant: Option<Mutant>) -> bool {
-    let mut node = serving(Broken::by(mutant), row(1, &[]));
+    let mut node = serving(DisabledRule::by(mutant), row(1, &[]));
     let merge = Merge { attempt: Version::new(2), side: MergeSide::Yields { left: 9 } };
     configure(&mut node, Partition { merge: Some(Box::new(merge)), ..row(2, &[]) });
     ask(&mut node, put("m"), "put");

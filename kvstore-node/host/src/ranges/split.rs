@@ -9,9 +9,9 @@ use crate::mutant::Mutant;
 use crate::operations::refusal::Refusal;
 use crate::operations::request::{Request, WaitsFor};
 use crate::partitions::Partitions;
-use crate::shell::{Observed, Shell};
+use crate::shell::{CopyEvent, Shell};
 use crate::turn::Turn;
-use archon_kv::{Merged, PartitionView, Reader, Seal, ViewError, reshape};
+use archon_kv::{MergeRecord, PartitionView, Reader, Seal, ViewError, reshape};
 use archon_replica::Position;
 use archon_types::{KeyRange, Partition, PlacementId};
 use bytes::Bytes;
@@ -49,7 +49,7 @@ impl<S: Shell> Turn<S> {
     /// Reads the seal and the merge record in the log when a leader begins to serve.
     pub(crate) fn read_seal(&mut self, local: &mut LocalCopy<S>) -> Result<(), ViewError> {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
-        let (seal, merged) = (Seal::current(&view)?, Merged::current(&view)?);
+        let (seal, merged) = (Seal::current(&view)?, MergeRecord::current(&view)?);
         local.absorb.serve(merged);
         let is_kept = !self.broken.breaks(Mutant::SealForgotten); // rule 35
         if is_kept {
@@ -125,22 +125,23 @@ impl<S: Shell> Turn<S> {
         let seal = local.split.seal.as_ref();
         let early = self.broken.breaks(Mutant::ClearEarly) && local.split.is_ending(); // rule 41
         let lacks = match early {
-            true => seal.map(|seal| Lack::Clear(seal.range())),
+            true => seal.map(|seal| LogDifference::Clear(seal.range())),
             false => lack(row, seal, position),
         };
         let Some(lacks) = lacks else { return };
         let absorbs = match &lacks {
-            Lack::Absorb(seal) => Some(seal.attempt),
+            LogDifference::Absorb(seal) => Some(seal.attempt),
             _ => None,
         };
         let version = row.version;
         let at = local.log_time.stamp(self.shell.wall());
         let (effect, seal) = match lacks {
-            Lack::Seal(seal) => (reshape::split(at, &seal), Some(seal)),
-            Lack::Absorb(seal) => (self.absorbing(at, &seal), Some(seal)),
-            Lack::Open => (reshape::open(at), None),
-            Lack::Clear(_) if self.broken.breaks(Mutant::AbsorbOverRemains) => (reshape::open(at), None), // rule 46
-            Lack::Clear(range) => (reshape::clear(at, range, version), None),
+            LogDifference::Seal(seal) => (reshape::split(at, &seal), Some(seal)),
+            LogDifference::Absorb(seal) => (self.absorbing(at, &seal), Some(seal)),
+            LogDifference::Open => (reshape::open(at), None),
+            // rule 46
+            LogDifference::Clear(_) if self.broken.breaks(Mutant::AbsorbOverRemains) => (reshape::open(at), None),
+            LogDifference::Clear(range) => (reshape::clear(at, range, version), None),
         };
         if self.note(local, effect).is_ok() {
             self.shell.forget_rows(&mut local.own);
@@ -157,13 +158,13 @@ impl<S: Shell> Turn<S> {
     fn note_pause(&mut self, local: &mut LocalCopy<S>, sealed: bool) {
         let since = std::mem::replace(&mut local.split.sealed_since, sealed.then_some(self.now));
         if let Some(since) = since {
-            self.shell.observe(local.at(), Observed::Unsealed { sealed_ms: self.now.since(since) });
+            self.shell.observe(local.at(), CopyEvent::Unsealed { sealed_ms: self.now.since(since) });
         }
     }
 }
 
 /// Difference between a leader's log and its row.
-enum Lack {
+enum LogDifference {
     /// The keys have to be sealed.
     Seal(Seal),
     /// The split or merge was cancelled.
@@ -175,23 +176,23 @@ enum Lack {
 }
 
 /// Returns the entry that a leader's log lacks; the whole log has `seal` and continues at `position`.
-fn lack(row: &Partition, seal: Option<&Seal>, position: Position) -> Option<Lack> {
+fn lack(row: &Partition, seal: Option<&Seal>, position: Position) -> Option<LogDifference> {
     let split = row.split.as_deref();
     let Some(seal) = seal else {
         let seal = |attempt, keys: KeyRange| Seal { attempt, at: keys.begin, end: keys.end, position };
         if let Some(split) = split {
-            return split.cut.then(|| Lack::Seal(seal(split.attempt, split.right_range(&row.range))));
+            return split.cut.then(|| LogDifference::Seal(seal(split.attempt, split.right_range(&row.range))));
         }
         let attempt = row.merge.as_ref()?.attempt;
         return Some(match row.absorbed_range() {
-            Some(keys) => Lack::Absorb(seal(attempt, keys)),
-            None => Lack::Seal(seal(attempt, row.range.clone())),
+            Some(keys) => LogDifference::Absorb(seal(attempt, keys)),
+            None => LogDifference::Seal(seal(attempt, row.range.clone())),
         });
     };
     if !is_over(row, seal) {
         return None;
     }
-    Some(if is_given_up(row, seal) { Lack::Open } else { Lack::Clear(seal.range()) })
+    Some(if is_given_up(row, seal) { LogDifference::Open } else { LogDifference::Clear(seal.range()) })
 }
 
 /// Returns whether the row has ended the attempt that sealed keys. A row no newer than the attempt does not decide

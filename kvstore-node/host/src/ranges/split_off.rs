@@ -3,16 +3,16 @@
 //! Forming begins as soon as the row has the split: rows are copied and writes mirrored while every key is served. Once
 //! the log seals the keys, the engine gets what it lacks up to the seal, and the copy is complete.
 
-use crate::copies::local_copy::{FlushUrgency, Found, LocalCopy};
+use crate::copies::local_copy::{FlushUrgency, LocalCopy, RecoveredCopy};
 use crate::log_write::LogWrite;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
 use crate::ranges::form::FormJob;
 use crate::ranges::split_work::{FormedCopy, OwnCopy, Stage};
-use crate::shell::{At, Observed, Shell};
+use crate::shell::{CopyEvent, CopyLocation, Shell};
 use crate::turn::Turn;
 use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
-use archon_replica::{Position, Recovered};
+use archon_replica::{Position, RecoveredState};
 use archon_types::{PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
 
 /// Pause before a copy is formed again in a damaged space, in milliseconds.
@@ -93,11 +93,11 @@ impl<S: Shell> Partitions<S> {
     /// Holds a formed copy from here on, as the log has it on disk.
     pub(crate) fn adopted(&mut self, placement: PlacementId) {
         let Some(FormedCopy { partition, at: base, .. }) = self.adopting.remove(&placement) else { return };
-        let at = At { partition, placement, epoch: base.epoch, commit: base.seq };
+        let at = CopyLocation { partition, placement, epoch: base.epoch, commit: base.seq };
         match self.found_formed(placement, partition, base) {
             Ok(found) => {
                 self.dormant.insert(placement, found);
-                self.turn.shell.observe(at, Observed::Formed);
+                self.turn.shell.observe(at, CopyEvent::Formed);
             }
             Err(error) => {
                 self.keep_unread(placement, at, base);
@@ -107,12 +107,17 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// Returns the recovered state of a formed copy.
-    fn found_formed(&self, copy: PlacementId, partition: PartitionId, base: Position) -> Result<Found, ViewError> {
+    fn found_formed(
+        &self,
+        copy: PlacementId,
+        partition: PartitionId,
+        base: Position,
+    ) -> Result<RecoveredCopy, ViewError> {
         let stamp = self.turn.shell.engine().get(copy, row::LOG_TIME_KEY)?;
         let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose()?;
-        Ok(Found {
+        Ok(RecoveredCopy {
             partition,
-            recovered: Recovered { epoch: base.epoch, base, runs: Vec::new(), last: base.seq, commit: base.seq },
+            recovered: RecoveredState { epoch: base.epoch, base, runs: Vec::new(), last: base.seq, commit: base.seq },
             complete: base,
             memtable: Memtable::new(base.seq, self.turn.shell.budget()),
             log_time: LogTime::starting_at(stamp.unwrap_or_default()),

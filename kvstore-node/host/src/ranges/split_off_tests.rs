@@ -3,7 +3,7 @@
 use super::*;
 use crate::copies::local_copy::FlushUrgency;
 use crate::copies::reconcile::Action;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::ranges::split::tests::{FORMED, RIGHT, ask, configure, copying, is_answered, sealed, splitting, tick};
 use crate::test_shell::{LIFE, OWN, TestShell, get, put, row, serving, settle};
 use archon_kv::{Engine, row as rows};
@@ -51,7 +51,7 @@ fn formed_copy_is_adopted_and_reported_until_row_has_it() {
 
 #[test]
 fn spoilt_forming_starts_over() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     assert_eq!(node.shell().forms.len(), 1);
     node.spoilt(FORMED, 7);
@@ -64,7 +64,7 @@ fn spoilt_forming_starts_over() {
 
 #[test]
 fn copy_in_damaged_space_is_formed_again_after_pause() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     node.damaged(FORMED, "a row is damaged".to_owned());
     settle(&mut node);
@@ -77,7 +77,7 @@ fn copy_in_damaged_space_is_formed_again_after_pause() {
 
 #[test]
 fn refused_form_job_is_requested_again() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     node.shell_mut().refuses_forms = true;
     configure(&mut node, copying(2, &[]));
     node.shell_mut().refuses_forms = false;
@@ -87,7 +87,7 @@ fn refused_form_job_is_requested_again() {
 
 #[test]
 fn stage_report_without_room_is_repeated() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     let told = |node: &Partitions<TestShell>| {
         node.shell().reports.iter().filter(|report| matches!(report.fact, Fact::Mirroring { .. })).count()
@@ -103,7 +103,7 @@ fn stage_report_without_room_is_repeated() {
 
 #[test]
 fn forming_copy_serves_all_keys_and_ends_at_seal() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     ask(&mut node, put("z"), "before");
     configure(&mut node, copying(2, &[]));
     for (op, reply) in [(put("m"), "put"), (get("z"), "get")] {
@@ -136,7 +136,7 @@ fn forming_copy_serves_all_keys_and_ends_at_seal() {
 
 #[test]
 fn mirroring_is_reported_once_gathered_writes_are_flushed() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     let told = |node: &Partitions<TestShell>| {
         node.shell().reports.iter().any(|report| matches!(report.fact, Fact::Mirroring { .. }))
@@ -155,7 +155,7 @@ fn mirroring_is_reported_once_gathered_writes_are_flushed() {
 
 #[test]
 fn copy_far_behind_does_not_report_mirroring() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     let told = |node: &Partitions<TestShell>| {
         node.shell().reports.iter().any(|report| matches!(report.fact, Fact::Mirroring { .. }))
@@ -177,7 +177,7 @@ fn copy_far_behind_does_not_report_mirroring() {
 
 #[test]
 fn split_cancelled_during_copying_writes_no_entry() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     let last = node.copies()[&OWN].replica.last();
     configure(&mut node, row(3, &[]));
@@ -187,7 +187,7 @@ fn split_cancelled_during_copying_writes_no_entry() {
 
 #[test]
 fn copy_formed_before_restart_is_reported_not_formed_again() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     let mut found = crate::test_shell::held(RIGHT);
     found.recovered.commit = Seq::new(10);
     node.dormant.insert(FORMED, found);
@@ -198,7 +198,7 @@ fn copy_formed_before_restart_is_reported_not_formed_again() {
 
 #[test]
 fn formed_copy_is_reported_after_first_row_of_incarnation() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     node.dormant.insert(FORMED, crate::test_shell::held(RIGHT));
     configure(&mut node, splitting(2, &[]));
     let told = |node: &Partitions<TestShell>| {
@@ -207,7 +207,7 @@ fn formed_copy_is_reported_after_first_row_of_incarnation() {
     assert_eq!(told(&node), 1);
     let next = Incarnation::new(LIFE.incarnation.get() + 1);
     node.shell_mut().life.incarnation = next;
-    node.renew(crate::Life { incarnation: next, ..LIFE });
+    node.renew(crate::NodeRegistration { incarnation: next, ..LIFE });
     settle(&mut node);
     tick(&mut node, 1_100);
     assert_eq!(told(&node), 1, "the coordinators have not confirmed that life: they would refuse it for good");
@@ -243,7 +243,7 @@ fn opened_copy_is_not_formed_again_by_old_row() {
 
 #[test]
 fn served_copy_is_not_formed_by_old_row() {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     let placements = vec![archon_types::Placement { id: FORMED, node: LIFE.node, state: ReplicaState::Live }];
     let right = Partition { id: RIGHT, leader: Some(FORMED), placements, ..row(6, &[]) };
     node.duties(LIFE.incarnation, vec![Action::Open { partition: right, placement: FORMED, fresh: true }]);

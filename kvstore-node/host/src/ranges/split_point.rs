@@ -9,12 +9,12 @@
 use crate::copies::local_copy::LocalCopy;
 use crate::partitions::Partitions;
 use crate::ranges::byte_halves::ByteHalves;
-use crate::ranges::heat::{Heat, Hot};
+use crate::ranges::heat::{Heat, HotPartition};
 use crate::ranges::split_watch::{MIDDLE_MS_MAX, SplitSearch, Walk};
 use crate::ranges::undersized::SmallWatch;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_types::{Fact, KeyRange, Outgrown, RangeLimits, Undersized, check_split_at};
+use archon_types::{ExceededLimit, Fact, KeyRange, LowUsage, RangeLimits, check_split_at};
 use bytes::Bytes;
 
 /// Interval between looks of a leader, in milliseconds.
@@ -66,8 +66,8 @@ impl<S: Shell> Turn<S> {
         watch.heat = watch.heat.take().filter(|_| limits.split_above_rate.is_some());
         if let Some(most) = limits.split_above_rate {
             let hot = watch.heat.get_or_insert_with(|| Heat::new(self.now)).judge(self.now, most);
-            if let Some(Hot { rate, at }) = hot {
-                self.propose_split(local, at, Outgrown::Rate(rate));
+            if let Some(HotPartition { rate, at }) = hot {
+                self.propose_split(local, at, ExceededLimit::Rate(rate));
             }
         }
         watch.walk = match limits.split_above_bytes {
@@ -87,7 +87,7 @@ impl<S: Shell> Turn<S> {
     ) -> Option<SmallWatch> {
         let range = local.range()?;
         let rate = heat.and_then(Heat::rate);
-        let has = self.stored_bytes(local).map(|bytes| Undersized { bytes, rate });
+        let has = self.stored_bytes(local).map(|bytes| LowUsage { bytes, rate });
         let (watch, says) = SmallWatch::look(small, self.now, limits, range, has);
         if let Some(has) = says {
             self.report(local, Fact::Undersized(has));
@@ -115,7 +115,7 @@ impl<S: Shell> Turn<S> {
                 let due = self.now.since(said) >= SAY_AGAIN_MS;
                 let said = if due { self.now } else { said };
                 if due {
-                    self.propose_split(local, at.clone(), Outgrown::Bytes(bytes));
+                    self.propose_split(local, at.clone(), ExceededLimit::Bytes(bytes));
                 }
                 Walk::Found { range: of, at, bytes, found, said }
             }
@@ -143,7 +143,7 @@ impl<S: Shell> Turn<S> {
             };
             watch.walk = match above.and_then(|halves| Some((cut(halves)?, halves.bytes()))) {
                 Some((at, bytes)) => {
-                    self.propose_split(local, at.clone(), Outgrown::Bytes(bytes));
+                    self.propose_split(local, at.clone(), ExceededLimit::Bytes(bytes));
                     Walk::Found { range: search.range.clone(), at, bytes, found: self.now, said: self.now }
                 }
                 None => {
@@ -161,7 +161,7 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Proposes a split to the coordinator.
-    fn propose_split(&mut self, local: &LocalCopy<S>, at: Bytes, by: Outgrown) {
+    fn propose_split(&mut self, local: &LocalCopy<S>, at: Bytes, by: ExceededLimit) {
         let splittable = |keys: &KeyRange| check_split_at(keys, &at).is_ok();
         if !local.serving || !local.row().is_some_and(|row| row.split.is_none() && splittable(&row.range)) {
             return;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::copies::reconcile::Action;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
 use archon_kv::Effect;
 use archon_types::{
@@ -12,7 +12,7 @@ const LIMITS: RangeLimits = RangeLimits { split_above_bytes: Some(MIB), ..RangeL
 
 /// A leader of a partition whose table has these limits, with this many bytes counted.
 fn leader(limits: RangeLimits, stored_bytes: Option<u64>) -> Partitions<TestShell> {
-    let mut node = serving(Broken::default(), row(1, &[]));
+    let mut node = serving(DisabledRule::default(), row(1, &[]));
     (node.shell_mut().limits, node.shell_mut().stored_bytes) = (limits, stored_bytes);
     node
 }
@@ -32,7 +32,7 @@ fn configure(node: &mut Partitions<TestShell>, row: Partition) {
 }
 
 /// The proposals so far, each with the version of the row.
-fn proposals(node: &Partitions<TestShell>) -> Vec<(u64, Bytes, Outgrown)> {
+fn proposals(node: &Partitions<TestShell>) -> Vec<(u64, Bytes, ExceededLimit)> {
     let proposal = |report: &Report| match &report.fact {
         Fact::Outgrown { at, by } => Some((report.version.get(), at.clone(), *by)),
         _ => None,
@@ -77,7 +77,7 @@ fn partition_above_limit_is_walked_and_middle_proposed() {
     assert_eq!(node.shell().searches, [SplitSearch { partition: PARTITION, placement: OWN, range: KeyRange::ALL }]);
     walk(&mut node, 5_500, 2 * MIB);
     let bytes = 2 * MIB / 26 * 26;
-    let said = (1, Bytes::from_static(b"n"), Outgrown::Bytes(bytes));
+    let said = (1, Bytes::from_static(b"n"), ExceededLimit::Bytes(bytes));
     assert_eq!(proposals(&node), std::slice::from_ref(&said));
     // The proposal is repeated until a split begins, and the rows are walked again after a while.
     for at in (6_000..36_000).step_by(1_000) {
@@ -278,7 +278,7 @@ fn lasting_load_above_limit_is_halved() {
     let mut node = leader(rate, None);
     load(&mut node, 2_000, 15_000, 150, &keys);
     let said = proposals(&node);
-    assert!(said.len() == 1 && matches!(said[0], (1, ref at, Outgrown::Rate(150)) if at == "c"), "{said:?}");
+    assert!(said.len() == 1 && matches!(said[0], (1, ref at, ExceededLimit::Rate(150)) if at == "c"), "{said:?}");
     assert_eq!(searches(&node), 0, "nothing is limited that would have to be walked over");
     let mut node = leader(rate, None);
     load(&mut node, 2_000, 30_000, 90, &keys);

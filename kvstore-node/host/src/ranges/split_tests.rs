@@ -1,6 +1,6 @@
 use super::*;
 use crate::copies::reconcile::Action;
-use crate::mutant::Broken;
+use crate::mutant::DisabledRule;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
 use archon_kv::row as rows;
 use archon_replica::Input;
@@ -68,7 +68,7 @@ pub(crate) fn refusal<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Optio
 
 /// A leader that has sealed its keys from `m` on in its log, after it accepted a write beyond.
 pub(crate) fn sealed(mutant: Option<Mutant>) -> Partitions<TestShell> {
-    let mut node = serving(Broken::by(mutant), row(1, &[]));
+    let mut node = serving(DisabledRule::by(mutant), row(1, &[]));
     ask(&mut node, put("z"), "before");
     configure(&mut node, splitting(2, &[]));
     node
@@ -195,7 +195,7 @@ fn new_leader_keeps_seal_of_its_log(mutant: Option<Mutant>) -> bool {
 
 fn uncommitted_seal_forms_no_copy(mutant: Option<Mutant>) -> bool {
     let others = [(OTHER, ReplicaState::Live)];
-    let mut node = partitions(Broken::by(mutant));
+    let mut node = partitions(DisabledRule::by(mutant));
     let open = |row| Action::Open { partition: row, placement: OWN, fresh: true };
     node.duties(LIFE.incarnation, vec![open(splitting(2, &others))]);
     settle(&mut node);
@@ -233,7 +233,7 @@ fn increment() -> Op {
 }
 
 fn leader_that_knows_its_clients(mutant: Option<Mutant>) -> Partitions<TestShell> {
-    let mut node = serving(Broken::by(mutant), row(1, &[]));
+    let mut node = serving(DisabledRule::by(mutant), row(1, &[]));
     while node.clients_to_read() > 0 {
         node.read_clients();
     }

@@ -1,7 +1,7 @@
 //! Automatic merges: how a leader notices that its partition has been small for a while. The coordinator knows which
 //! neighbours are small, too.
 
-use archon_types::{KeyRange, Millis, RangeLimits, Undersized};
+use archon_types::{KeyRange, LowUsage, Millis, RangeLimits};
 
 /// Time for which a partition must have been small before its leader reports it, in milliseconds.
 const SMALL_MS: u64 = 60_000;
@@ -25,8 +25,8 @@ impl SmallWatch {
         now: Millis,
         limits: RangeLimits,
         range: &KeyRange,
-        has: Option<Undersized>,
-    ) -> (Option<Self>, Option<Undersized>) {
+        has: Option<LowUsage>,
+    ) -> (Option<Self>, Option<LowUsage>) {
         let Some(has) = has.filter(|has| limits.may_merge(*has)) else { return (None, None) };
         let before = before.filter(|before| before.range == *range);
         let new = || Self { range: range.clone(), since: now, rate_most: None, said: None };
@@ -34,7 +34,7 @@ impl SmallWatch {
         watch.rate_most = watch.rate_most.max(has.rate);
         let lasted = now.since(watch.since) >= SMALL_MS;
         let due = watch.said.is_none_or(|said| now.since(said) >= SAY_AGAIN_MS);
-        let says = (lasted && due).then_some(Undersized { bytes: has.bytes, rate: watch.rate_most });
+        let says = (lasted && due).then_some(LowUsage { bytes: has.bytes, rate: watch.rate_most });
         if says.is_some() {
             watch.said = Some(now);
         }
@@ -53,8 +53,8 @@ mod tests {
     fn says(
         seconds: u64,
         range: impl Fn(u64) -> KeyRange,
-        has: impl Fn(u64) -> Option<Undersized>,
-    ) -> Vec<(u64, Undersized)> {
+        has: impl Fn(u64) -> Option<LowUsage>,
+    ) -> Vec<(u64, LowUsage)> {
         let mut watch = None;
         let mut said = Vec::new();
         for second in 0..seconds {
@@ -66,8 +66,8 @@ mod tests {
         said
     }
 
-    fn small(bytes: u64, rate: u64) -> Option<Undersized> {
-        Some(Undersized { bytes, rate: Some(rate) })
+    fn small(bytes: u64, rate: u64) -> Option<LowUsage> {
+        Some(LowUsage { bytes, rate: Some(rate) })
     }
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn exceeding_limit_once_restarts_watch() {
-        for too_much in [small(101, 0), small(0, 501), Some(Undersized { bytes: 0, rate: None }), None] {
+        for too_much in [small(101, 0), small(0, 501), Some(LowUsage { bytes: 0, rate: None }), None] {
             let said = says(100, |_| KeyRange::ALL, |second| if second == 30 { too_much } else { small(1, 1) });
             assert_eq!(said.iter().map(|said| said.0).collect::<Vec<_>>(), [91], "{too_much:?}");
         }

@@ -9,7 +9,7 @@ use crate::ranges::yield_page::YieldPage;
 use crate::shell::Shell;
 use crate::turn::Turn;
 use archon_kv::engine::PageLimit;
-use archon_kv::{Merged, PartitionView, Reader, Seal, View, ViewError, row};
+use archon_kv::{MergeRecord, PartitionView, Reader, Seal, View, ViewError, row};
 use archon_types::{PartitionId, ScanOrder, Version};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -56,8 +56,8 @@ impl<S: Shell> Turn<S> {
             _ => Bound::Included(&begin[..]),
         };
         let page = view.page(from, &end, ScanOrder::Ascending, limit)?;
-        let merged = Merged::current(&view)?;
-        let revision = Merged::revision(merged.as_ref(), sealed_at);
+        let merged = MergeRecord::current(&view)?;
+        let revision = MergeRecord::revision(merged.as_ref(), sealed_at);
         let log_time = self.committed_time(local)?;
         Ok(Some(YieldPage { rows: page.rows, more: page.more, revision, log_time }))
     }

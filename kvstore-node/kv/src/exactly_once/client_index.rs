@@ -39,14 +39,14 @@ pub enum ClientCapacity {
     /// None.
     Free,
     /// Other clients are forgotten first.
-    Forget(Forgetting),
+    Forget(ForgottenClients),
     /// Unknown yet: the caller reads more rows and asks again, or refuses.
     Unknown(ErrorDetail),
 }
 
 /// Clients to be forgotten together.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Forgetting {
+pub struct ForgottenClients {
     /// The clients; they are in the index until [`ClientIndex::remove`].
     pub clients: Vec<ClientId>,
     /// Effect that forgets them; `None` if they have no records.
@@ -135,7 +135,7 @@ impl ClientIndex {
         view: &dyn View,
         at: Millis,
         limits: &DedupLimits,
-    ) -> Result<Option<Forgetting>, ViewError> {
+    ) -> Result<Option<ForgottenClients>, ViewError> {
         if self.is_unread() {
             return Ok(None);
         }
@@ -154,8 +154,8 @@ impl ClientIndex {
         view: &dyn View,
         at: Millis,
         limits: &DedupLimits,
-    ) -> Result<Forgetting, ViewError> {
-        let mut forgetting = Forgetting { clients: Vec::new(), effect: None };
+    ) -> Result<ForgottenClients, ViewError> {
+        let mut forgetting = ForgottenClients { clients: Vec::new(), effect: None };
         for (_, client) in self.by_last.iter().take(count.min(FORGET_CLIENTS_MAX)) {
             forgetting.effect = forget(*client, forgetting.effect, view, at, limits)?;
             forgetting.clients.push(*client);

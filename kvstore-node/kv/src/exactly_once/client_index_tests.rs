@@ -48,7 +48,7 @@ impl Leader {
         while self.index.read(&self.rows, &self.limits).unwrap() {}
     }
 
-    fn carry_out(&mut self, forgetting: Forgetting) {
+    fn carry_out(&mut self, forgetting: ForgottenClients) {
         self.index.remove(&forgetting.clients);
         if let Some(effect) = forgetting.effect {
             self.rows.apply(&effect);
@@ -133,12 +133,12 @@ fn client_per_request_stays_within_bound() {
 }
 
 /// Records the pages that were read.
-struct Noting<'a> {
+struct PageRecorder<'a> {
     rows: PartitionView<'a>,
     pages: RefCell<Vec<usize>>,
 }
 
-impl View for Noting<'_> {
+impl View for PageRecorder<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
         self.rows.get(key)
     }
@@ -183,7 +183,7 @@ fn takeover_reads_windows_in_slices() {
         }
     }
     let rows = PartitionView::new(&memtable, &engine, space, Reader::Newest);
-    let noting = Noting { rows, pages: RefCell::default() };
+    let noting = PageRecorder { rows, pages: RefCell::default() };
     let mut index = ClientIndex::unread();
     let mut slices = 0;
     loop {

@@ -4,7 +4,7 @@
 use super::*;
 use crate::operations::evaluate::{Evaluation, Request, evaluate_elsewhere, evaluate_merged};
 use crate::operations::log_time::LogTime;
-use crate::ranges::merged::Merged;
+use crate::ranges::merge_record::MergeRecord;
 use crate::ranges::reshape;
 use crate::rows::plain::Rows;
 use crate::rows::row::{KIND_VALUE, MERGED_KEY};
@@ -47,13 +47,13 @@ impl Side {
         self.rows.apply(effect);
     }
 
-    fn merged(&self) -> Option<Merged> {
-        Merged::current(&self.rows).unwrap()
+    fn merged(&self) -> Option<MergeRecord> {
+        MergeRecord::current(&self.rows).unwrap()
     }
 
     /// Returns the revision of the next write.
     fn revision(&self) -> Revision {
-        Merged::revision(self.merged().as_ref(), Seq::new(self.seq + 1))
+        MergeRecord::revision(self.merged().as_ref(), Seq::new(self.seq + 1))
     }
 
     fn log_time(&self) -> Millis {
@@ -98,8 +98,8 @@ impl Side {
         let at = self.time.stamp(Millis::new(now));
         self.note(&Effect::new(at, right.keys_given()));
         let (before, seq) = (self.merged(), Seq::new(self.seq + 1));
-        let last = Merged::revision(right.merged().as_ref(), Seq::new(right.seq));
-        let merged = Merged::next(before.as_ref(), Version::new(self.seq), FROM, last, seq, at);
+        let last = MergeRecord::revision(right.merged().as_ref(), Seq::new(right.seq));
+        let merged = MergeRecord::next(before.as_ref(), Version::new(self.seq), FROM, last, seq, at);
         self.time.observe(merged.through.plus(1));
         let at = self.time.stamp(Millis::new(now));
         self.note(&reshape::absorbed(at, &merged));

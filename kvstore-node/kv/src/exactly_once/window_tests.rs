@@ -251,7 +251,7 @@ proptest! {
 
 /// The earlier rules: one row per outcome, removed some time after the client confirmed it.
 #[derive(Default)]
-struct Former {
+struct EarlierRules {
     heads: BTreeMap<ClientId, (Millis, Millis, u64)>,
     outcomes: BTreeMap<(ClientId, u64), Outcome>,
     forgotten: Option<Millis>,
@@ -264,7 +264,7 @@ enum Verdict {
     Refuse(ErrorKind),
 }
 
-impl Former {
+impl EarlierRules {
     fn check(&self, id: &OpId, at: Millis, outcomes_max: u32) -> Verdict {
         let head = self.heads.get(&id.client);
         if let Some(outcome) = self.outcomes.get(&(id.client, id.number)) {
@@ -304,7 +304,7 @@ proptest! {
         steps in proptest::collection::vec((1..4_u128, 1..12_u64, 0..12_u64, 0..9_u64, 0..10_u8), 1..80),
     ) {
         let limits = DedupLimits { outcomes_max: 4, ..DedupLimits::DEFAULT };
-        let (mut former, mut rows) = (Former::default(), Rows::default());
+        let (mut former, mut rows) = (EarlierRules::default(), Rows::default());
         for (at, (owner, number, done, ago, kind)) in (10..).zip(steps) {
             let time = Millis::new(at / 2);
             if kind == 0 {
@@ -336,7 +336,7 @@ proptest! {
     }
 }
 
-fn expected_applies(former: &Former, id: &OpId, at: Millis, limits: &DedupLimits) -> bool {
+fn expected_applies(former: &EarlierRules, id: &OpId, at: Millis, limits: &DedupLimits) -> bool {
     former.check(id, at, limits.outcomes_max) == Verdict::Apply
 }
 

@@ -9,7 +9,7 @@ mod codec;
 
 use crate::engine::ENGINE_KEY_BYTES_MAX;
 use crate::exactly_once::window::Record;
-use crate::rows::clears::clears;
+use crate::rows::cleared_ranges::clears;
 use crate::rows::row;
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
 use archon_types::transaction::{TRANSACTION_BYTES_MAX, TRANSACTION_KEYS_MAX};

@@ -9,7 +9,7 @@ use super::transaction;
 use crate::engine::PageLimit;
 use crate::exactly_once::dedup::{self, Decision, DedupLimits};
 use crate::mutant::Mutant;
-use crate::ranges::merged::Merged;
+use crate::ranges::merge_record::MergeRecord;
 use crate::rows::row::{
     EXPIRING_KEY, Outcome, decode_stored, encode_stored, encode_value, expiry_of, value_bounds, value_key,
     with_value_key,
@@ -17,7 +17,9 @@ use crate::rows::row::{
 use crate::rows::view::{View, ViewError};
 use archon_types::limits::{expiry_after, scan_bytes_max};
 use archon_types::op::Entry;
-use archon_types::{Answer, ErrorDetail, ErrorKind, Expiry, KeyRange, Millis, Op, OpId, Revision, ScanOrder, Stored};
+use archon_types::{
+    Answer, ErrorDetail, ErrorKind, Expiry, KeyRange, Millis, Op, OpId, Revision, ScanOrder, StoredValue,
+};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -80,7 +82,7 @@ pub fn evaluate(
 ) -> Result<Evaluation, ViewError> {
     match request.op {
         Op::Get { key } => {
-            let found = with_value_key(key, |row| Present::read(view, row, at, limits))?;
+            let found = with_value_key(key, |row| KeyState::read(view, row, at, limits))?;
             let effect = found.expired.map(|_| Effect::new(at, vec![RowChange::remove(value_key(key))]));
             Ok(Evaluation { effect, answer: Ok(Answer::Value(found.stored)), expired: found.expired })
         }
@@ -146,13 +148,13 @@ pub fn evaluate_elsewhere(
 /// [`ViewError`] if the partition's rows cannot be read.
 pub fn evaluate_merged(
     request: Request<'_>,
-    merged: Option<&Merged>,
+    merged: Option<&MergeRecord>,
     view: &dyn View,
     at: Millis,
     revision: Revision,
     limits: &DedupLimits,
 ) -> Result<Evaluation, ViewError> {
-    let bars = |merged: &Merged, id: &OpId| request.op.any_key(|key| merged.bars(key, id));
+    let bars = |merged: &MergeRecord, id: &OpId| request.op.any_key(|key| merged.bars(key, id));
     let id = match merged.zip(request.id) {
         Some((merged, id)) if !request.op.is_read() && bars(merged, id) => id,
         _ => return evaluate(request, view, at, revision, limits),
@@ -186,7 +188,7 @@ fn apply(
     limits: &DedupLimits,
 ) -> Result<(Option<RowChange>, Outcome), ViewError> {
     let set = |row: Bytes, value: &[u8]| Some(RowChange::set(row, encode_value(revision, value)));
-    let read = |row: &Bytes| Present::read(view, row, at, limits);
+    let read = |row: &Bytes| KeyState::read(view, row, at, limits);
     Ok(match op {
         Op::Put { key, value } => (set(value_key(key), value), Outcome::Written(revision)),
         Op::Delete { key } => {
@@ -206,7 +208,7 @@ fn apply(
         Op::PutExpiring { key, value, expected, expiry } => {
             let row = value_key(key);
             let is_blind = expected.is_none() && *expiry != Expiry::Keep;
-            let found = if is_blind { Present::default() } else { read(&row)? };
+            let found = if is_blind { KeyState::default() } else { read(&row)? };
             match expected {
                 Some(expected) if found.revision() != *expected => {
                     let present = found.revision();
@@ -225,7 +227,7 @@ fn apply(
             match present.and_then(|present| present.checked_add(*by)) {
                 Some(sum) => {
                     let expires = found.stored.and_then(|stored| stored.expires);
-                    let stored = Stored { value: sum.to_string().into(), revision, expires };
+                    let stored = StoredValue { value: sum.to_string().into(), revision, expires };
                     (Some(RowChange::set(row, encode_stored(&stored))), Outcome::Counter(sum, revision))
                 }
                 None => (found.removal(row), Outcome::NotANumber),
@@ -254,22 +256,22 @@ fn answer(outcome: Outcome) -> Answer {
 pub(super) fn written(row: Bytes, value: &Bytes, revision: Revision, expires: Option<Millis>, at: Millis) -> RowChange {
     match expires {
         Some(expires) if expires <= at => RowChange::remove(row),
-        _ => RowChange::set(row, encode_stored(&Stored { value: value.clone(), revision, expires })),
+        _ => RowChange::set(row, encode_stored(&StoredValue { value: value.clone(), revision, expires })),
     }
 }
 
 /// A key as an operation sees it.
 #[derive(Debug, Default)]
-pub(super) struct Present {
+pub(super) struct KeyState {
     /// Its value, unless that has expired.
-    pub(super) stored: Option<Stored>,
+    pub(super) stored: Option<StoredValue>,
     /// Expiry of a value that has expired, and of which there is a row.
     pub(super) expired: Option<Millis>,
     /// Bytes of its value, also of one that has expired.
     pub(super) bytes: usize,
 }
 
-impl Present {
+impl KeyState {
     /// Reads a row at log time `at`.
     pub(super) fn read(view: &dyn View, row: &[u8], at: Millis, limits: &DedupLimits) -> Result<Self, ViewError> {
         let stored = view.get(row)?.map(|stored| decode_stored(&stored)).transpose()?;
@@ -329,7 +331,7 @@ fn scan(
         while let Some(row) = rows.next_if(|row| !answer.is_full(entries.len(), bytes, row.key.len() + row.value.len()))
         {
             let size = row.key.len() + row.value.len();
-            let Stored { value, revision, expires } = decode_stored(&row.value)?;
+            let StoredValue { value, revision, expires } = decode_stored(&row.value)?;
             match expires {
                 Some(expires) if expires <= at => {
                     expired = expired.max(Some(expires));

@@ -90,7 +90,7 @@ fn each_operation_has_its_effect_and_answer() {
     let revision = Revision::new;
     assert_eq!(partition.run(&get("a")), Answer::Value(None));
     assert_eq!(partition.run(&put("a", "1")), Answer::Written { revision: revision(1) });
-    assert_eq!(partition.run(&get("a")), Answer::Value(Some(Stored::new(bytes("1"), revision(1)))));
+    assert_eq!(partition.run(&get("a")), Answer::Value(Some(StoredValue::new(bytes("1"), revision(1)))));
     assert_eq!(partition.run(&set_if("a", 9, "2")), Answer::ConditionFailed { revision: revision(1) });
     assert_eq!(partition.run(&set_if("a", 1, "2")), Answer::Written { revision: revision(2) });
     assert_eq!(partition.run(&set_if("b", 0, "x")), Answer::Written { revision: revision(3) });
@@ -116,7 +116,7 @@ fn unchanged_operation_has_no_effect() {
     assert_eq!(partition.run_as(&delete("a"), Some(&id(1))).unwrap(), Answer::Deleted { existed: false });
     partition.run(&put("a", "1"));
     assert_eq!(partition.run_as(&delete("a"), Some(&id(1))).unwrap(), Answer::Deleted { existed: false });
-    assert_eq!(partition.run(&get("a")), Answer::Value(Some(Stored::new(bytes("1"), Revision::new(2)))));
+    assert_eq!(partition.run(&get("a")), Answer::Value(Some(StoredValue::new(bytes("1"), Revision::new(2)))));
 }
 
 #[test]
@@ -220,14 +220,14 @@ fn any_op() -> impl Strategy<Value = Op> {
 }
 
 /// A value, its revision and its expiry.
-type Held = (Bytes, Revision, Option<Millis>);
+type ValueRow = (Bytes, Revision, Option<Millis>);
 
 /// The same operations, written naively.
-fn naive(map: &mut BTreeMap<Bytes, Held>, op: &Op, at: Millis, revision: Revision) -> Answer {
+fn naive(map: &mut BTreeMap<Bytes, ValueRow>, op: &Op, at: Millis, revision: Revision) -> Answer {
     map.retain(|_, held| held.2.is_none_or(|expires| expires > at));
     match op {
         Op::Get { key } => {
-            let stored = |(value, revision, expires): Held| Stored { value, revision, expires };
+            let stored = |(value, revision, expires): ValueRow| StoredValue { value, revision, expires };
             Answer::Value(map.get(key).cloned().map(stored))
         }
         Op::Put { key, value } => {
@@ -267,7 +267,7 @@ fn naive(map: &mut BTreeMap<Bytes, Held>, op: &Op, at: Millis, revision: Revisio
                 all.reverse();
             }
             let limit = if *limit == 0 { usize::MAX } else { *limit as usize };
-            let entry = |(key, found): &(&Bytes, &Held)| Entry {
+            let entry = |(key, found): &(&Bytes, &ValueRow)| Entry {
                 key: (*key).clone(),
                 value: found.0.clone(),
                 revision: found.1,
@@ -277,7 +277,7 @@ fn naive(map: &mut BTreeMap<Bytes, Held>, op: &Op, at: Millis, revision: Revisio
             Answer::Page { entries, more: all.len() > limit, range: KeyRange::ALL }
         }
         Op::GetMany(many) => {
-            let stored = |(value, revision, expires): Held| Stored { value, revision, expires };
+            let stored = |(value, revision, expires): ValueRow| StoredValue { value, revision, expires };
             Answer::Values(many.keys().iter().map(|key| map.get(key).cloned().map(stored)).collect())
         }
         Op::Transaction(transaction) => {
@@ -397,12 +397,12 @@ fn value_due_when_written_is_removed() {
 }
 
 /// A view that counts pages, rows and bytes.
-struct Counted<'a> {
+struct CountingView<'a> {
     rows: &'a Rows,
     pages: Cell<(usize, usize, usize)>,
 }
 
-impl View for Counted<'_> {
+impl View for CountingView<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
         self.rows.get(key)
     }
@@ -441,7 +441,7 @@ fn walk(rows: &Rows, order: ScanOrder, limit: u32, most: (usize, usize, usize)) 
     let mut found = Vec::new();
     loop {
         let op = Op::Scan { keys: keys.clone(), order, limit };
-        let view = Counted { rows, pages: Cell::default() };
+        let view = CountingView { rows, pages: Cell::default() };
         let request = Request { op: &op, id: None };
         let done = evaluate(request, &view, Millis::new(9), Revision::ZERO, &DedupLimits::DEFAULT).unwrap();
         let (pages, read, bytes) = view.pages.get();

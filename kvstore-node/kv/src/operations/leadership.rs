@@ -20,7 +20,7 @@ pub struct Leadership<L> {
 
 /// Way to answer a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reading {
+pub enum ReadMode {
     /// From committed rows; the answer is sent if the lease still covers it then (PROTOCOL rule 17).
     UnderLease,
     /// After a round in which every follower confirms that it knows no higher epoch (PROTOCOL rule 18).
@@ -36,8 +36,8 @@ impl<L: FnOnce() -> bool> Leadership<L> {
     }
 
     /// Returns the way to answer a read that may be evaluated.
-    pub fn reading(self) -> Reading {
-        if self.alone || (self.leased)() { Reading::UnderLease } else { Reading::Confirmed }
+    pub fn reading(self) -> ReadMode {
+        if self.alone || (self.leased)() { ReadMode::UnderLease } else { ReadMode::Confirmed }
     }
 
     /// Completes a write *after* its evaluation.
@@ -78,7 +78,7 @@ pub(crate) mod tests {
         for (alone, leased, settled) in all() {
             let stands = (alone, leased, settled);
             assert_eq!(leadership(stands).holds(), !alone || leased, "{stands:?}");
-            assert_eq!(leadership(stands).reading() == Reading::Confirmed, !alone && !leased, "{stands:?}");
+            assert_eq!(leadership(stands).reading() == ReadMode::Confirmed, !alone && !leased, "{stands:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Evaluation of operations on several keys: reads as of one state, and transactions (PROTOCOL rule 87).
 
 use super::effect::{Effect, RowChange};
-use super::evaluate::{Evaluation, Present, written};
+use super::evaluate::{Evaluation, KeyState, written};
 use crate::exactly_once::dedup::DedupLimits;
 use crate::mutant::Mutant;
 use crate::rows::row::{Outcome, encode_value, value_key, with_value_key};
@@ -23,7 +23,7 @@ pub(super) fn get_many(
     let mut values = Vec::with_capacity(many.keys().len());
     let (mut bytes, mut read, mut expired) = (many.bytes(), Read::default(), None);
     for key in many.keys() {
-        let found = with_value_key(key, |row| Present::read(view, row, at, limits))?;
+        let found = with_value_key(key, |row| KeyState::read(view, row, at, limits))?;
         if let Err(refusal) = read.count(&found) {
             return Ok(Evaluation::refused(refusal));
         }
@@ -45,7 +45,7 @@ struct Read(usize);
 
 impl Read {
     /// Counts a value, expired or not, and refuses the operation beyond the bound.
-    fn count(&mut self, found: &Present) -> Result<(), ErrorDetail> {
+    fn count(&mut self, found: &KeyState) -> Result<(), ErrorDetail> {
         self.0 += found.bytes;
         match self.0 > READ_BYTES_MAX {
             true => {
@@ -60,7 +60,7 @@ impl Read {
 }
 
 /// Changes and outcome of a transaction, or the reason why it is refused.
-pub(super) type Applied = Result<(Vec<RowChange>, Outcome), ErrorDetail>;
+pub(super) type TransactionResult = Result<(Vec<RowChange>, Outcome), ErrorDetail>;
 
 /// Returns the changes and the outcome of a transaction. Expired values that its checks met are removed, also if one of
 /// them does not hold.
@@ -70,10 +70,10 @@ pub(super) fn apply(
     at: Millis,
     revision: Revision,
     limits: &DedupLimits,
-) -> Result<Applied, ViewError> {
+) -> Result<TransactionResult, ViewError> {
     let mut all_read = Read::default();
-    let mut read = |row: &Bytes| -> Result<Result<Present, ErrorDetail>, ViewError> {
-        let found = Present::read(view, row, at, limits)?;
+    let mut read = |row: &Bytes| -> Result<Result<KeyState, ErrorDetail>, ViewError> {
+        let found = KeyState::read(view, row, at, limits)?;
         Ok(all_read.count(&found).map(|()| found))
     };
     let mut changes = Vec::with_capacity(transaction.writes().len());
@@ -98,7 +98,7 @@ pub(super) fn apply(
             Change::Put { value, expiry: None } => changes.push(RowChange::set(row, encode_value(revision, value))),
             Change::Put { value, expiry: Some(expiry) } => {
                 let is_kept = *expiry == Expiry::Keep;
-                let found = match if is_kept { read(&row)? } else { Ok(Present::default()) } {
+                let found = match if is_kept { read(&row)? } else { Ok(KeyState::default()) } {
                     Ok(found) => found,
                     Err(refusal) => return Ok(Err(refusal)),
                 };

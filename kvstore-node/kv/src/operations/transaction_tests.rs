@@ -6,7 +6,7 @@ use crate::operations::evaluate::{Request, evaluate};
 use crate::rows::plain::Rows;
 use crate::rows::row::{EXPIRING_KEY, encode_expiring};
 use archon_types::transaction::{TRANSACTION_BYTES_MAX, TRANSACTION_KEYS_MAX};
-use archon_types::{Check, ClientId, ErrorKind, Op, OpId, Stored, Write};
+use archon_types::{Check, ClientId, ErrorKind, Op, OpId, StoredValue, Write};
 use bytes::Bytes;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -57,8 +57,8 @@ fn rows() -> Rows {
     rows
 }
 
-fn stored(value: &'static str, revision: u64) -> Option<Stored> {
-    Some(Stored::new(Bytes::from_static(value.as_bytes()), Revision::new(revision)))
+fn stored(value: &'static str, revision: u64) -> Option<StoredValue> {
+    Some(StoredValue::new(Bytes::from_static(value.as_bytes()), Revision::new(revision)))
 }
 
 const fn id(number: u64) -> OpId {

@@ -2,7 +2,7 @@
 //! in, unsealed if that is cancelled, and cleared once the other has them. Keys received are sealed until they may be
 //! shown.
 
-use super::merged::Merged;
+use super::merge_record::MergeRecord;
 use super::seal::Seal;
 use crate::operations::effect::{Effect, RowChange};
 use crate::rows::row::{self, CLEARED_KEY, MERGED_KEY, SEAL_KEY};
@@ -44,7 +44,7 @@ pub fn absorb(at: Millis, seal: &Seal) -> Effect {
 }
 
 /// Records that all keys of another partition have arrived.
-pub fn absorbed(at: Millis, merged: &Merged) -> Effect {
+pub fn absorbed(at: Millis, merged: &MergeRecord) -> Effect {
     Effect::new(at, vec![RowChange::set(Bytes::from_static(MERGED_KEY), merged.encode())])
 }
 

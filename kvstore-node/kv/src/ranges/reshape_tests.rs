@@ -64,7 +64,7 @@ fn entry(step: &Step, seq: u64) -> Effect {
         Step::Page(numbers) => Effect::new(at, numbers.iter().map(|number| set(*number)).collect()),
         Step::Absorbed(from) => {
             let (attempt, last) = (Version::new(seq), Revision::new(seq * 10));
-            absorbed(at, &Merged::next(None, attempt, keys_from(*from).begin, last, Seq::new(seq), at))
+            absorbed(at, &MergeRecord::next(None, attempt, keys_from(*from).begin, last, Seq::new(seq), at))
         }
     }
 }

@@ -29,7 +29,7 @@ const NEVER: Millis = Millis::new(u64::MAX);
 
 /// Progress of reading the rows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-enum Reading {
+enum ScanProgress {
     /// Not begun.
     #[default]
     Unread,
@@ -47,7 +47,7 @@ pub struct ExpiryIndex {
     bytes: usize,
     /// Values that are not in `soonest`, of rows that were read, expire at this time or later.
     horizon: Millis,
-    reading: Reading,
+    reading: ScanProgress,
     /// Pages of the present or last pass.
     pages: u64,
     /// No value expires: the present or last pass has found none so far, and none was noted meanwhile.
@@ -72,7 +72,7 @@ impl ExpiryIndex {
             soonest: BTreeSet::new(),
             bytes: 0,
             horizon: NEVER,
-            reading: Reading::Unread,
+            reading: ScanProgress::Unread,
             pages: 0,
             none: false,
             ended: Millis::ZERO,
@@ -103,7 +103,7 @@ impl ExpiryIndex {
     /// Returns whether there is anything to do at log time `at`, in a partition with these keys.
     pub fn has_work(&self, at: Millis, keys: &KeyRange) -> bool {
         let due = self.soonest.first().is_some_and(|(expires, _)| *expires <= at);
-        due || self.reading != Reading::Done || self.is_pass_due(at) || self.keys != *keys
+        due || self.reading != ScanProgress::Done || self.is_pass_due(at) || self.keys != *keys
     }
 
     /// Returns whether a pass over the rows begins at log time `at`, after the last one.
@@ -128,7 +128,7 @@ impl ExpiryIndex {
 
     /// Returns whether no row of the partition has an expiry, so that its mark can be removed.
     pub fn is_unused(&self) -> bool {
-        self.none && self.reading == Reading::Done && self.soonest.is_empty()
+        self.none && self.reading == ScanProgress::Done && self.soonest.is_empty()
     }
 
     /// Reads a page of rows if that is needed at log time `at`, in a partition with these keys. Returns whether it did.
@@ -138,21 +138,21 @@ impl ExpiryIndex {
     pub fn read(&mut self, view: &dyn View, at: Millis, keys: &KeyRange, limit: PageLimit) -> Result<bool, ViewError> {
         if self.keys != *keys {
             // Other rows belong to the partition since.
-            (self.keys, self.reading, self.pages) = (keys.clone(), Reading::Unread, 0);
-        } else if self.reading == Reading::Done {
+            (self.keys, self.reading, self.pages) = (keys.clone(), ScanProgress::Unread, 0);
+        } else if self.reading == ScanProgress::Done {
             if !self.is_pass_due(at) {
                 return Ok(false);
             }
-            (self.horizon, self.reading, self.pages) = (NEVER, Reading::Unread, 0);
+            (self.horizon, self.reading, self.pages) = (NEVER, ScanProgress::Unread, 0);
         }
         let (begin, end) = row::value_bounds(keys);
         let from = match &self.reading {
-            Reading::Unread if view.get(EXPIRING_KEY)?.is_none() => {
-                (self.reading, self.none) = (Reading::Done, false);
+            ScanProgress::Unread if view.get(EXPIRING_KEY)?.is_none() => {
+                (self.reading, self.none) = (ScanProgress::Done, false);
                 return Ok(false);
             }
-            Reading::Upto(last) => Bound::Excluded(&last[..]),
-            Reading::Unread | Reading::Done => {
+            ScanProgress::Upto(last) => Bound::Excluded(&last[..]),
+            ScanProgress::Unread | ScanProgress::Done => {
                 self.none = self.soonest.is_empty();
                 Bound::Included(&begin[..])
             }
@@ -171,10 +171,10 @@ impl ExpiryIndex {
         }
         self.pages += 1;
         self.reading = match page.rows.last().filter(|_| page.more) {
-            Some(last) => Reading::Upto(Bytes::copy_from_slice(&last.key)),
-            None => Reading::Done,
+            Some(last) => ScanProgress::Upto(Bytes::copy_from_slice(&last.key)),
+            None => ScanProgress::Done,
         };
-        if self.reading == Reading::Done {
+        if self.reading == ScanProgress::Done {
             self.ended = at;
         }
         Ok(true)

@@ -45,19 +45,19 @@ impl Growth {
 
 /// Growth since the last complete count, and the part that the present count misses.
 #[derive(Debug, Default)]
-pub(crate) struct Growing {
+pub(crate) struct GrowthTracker {
     /// Since the last count, or since the memtable began.
     since: Growth,
     /// Rows that the count may have included were cleared since.
     cleared: bool,
     /// The present count.
-    counting: Option<Counting>,
+    counting: Option<CountProgress>,
     trend: Trend,
 }
 
 /// A count in progress.
 #[derive(Debug)]
-struct Counting {
+struct CountProgress {
     /// Last key counted.
     reached: Bytes,
     /// Last user row to count; there was none beyond it when the count began.
@@ -66,13 +66,13 @@ struct Counting {
     missed: Growth,
 }
 
-impl Counting {
+impl CountProgress {
     fn misses(&self, key: &[u8]) -> bool {
         key <= &self.reached[..] || (is_value(key) && self.last.as_ref().is_none_or(|last| key > &last[..]))
     }
 }
 
-impl Growing {
+impl GrowthTracker {
     /// Records the change of a row.
     pub(crate) fn note(&mut self, key: &[u8], change: Growth) {
         self.since.add(change);
@@ -90,7 +90,7 @@ impl Growing {
         let last = last.map(|last| Bytes::copy_from_slice(&last));
         self.trend.look_from(last.clone());
         // No key is empty: nothing is counted yet.
-        self.counting = Some(Counting { reached: Bytes::new(), last, missed: Growth::default() });
+        self.counting = Some(CountProgress { reached: Bytes::new(), last, missed: Growth::default() });
     }
 
     /// Records that the count includes rows up to this key; ignored if the count began on another memtable.

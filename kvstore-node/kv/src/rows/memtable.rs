@@ -26,9 +26,9 @@ mod read;
 mod tests;
 mod windows;
 
-use super::clears::{Clears, clear_cost};
-use super::frozen::Frozen;
-use super::growth::{Growing, Growth};
+use super::cleared_ranges::{ClearedRanges, clear_cost};
+use super::frozen_rows::FrozenRows;
+use super::growth::{Growth, GrowthTracker};
 use super::memtable_budget::MemtableBudget;
 use super::row;
 use super::row_map::{RowMap, is_value};
@@ -43,7 +43,7 @@ use std::collections::VecDeque;
 /// Cost of a row beside its key and value, in bytes.
 const ROW_OVERHEAD_BYTES: usize = 128;
 /// Cost of an uncommitted entry beside its rows, in bytes: also in the index of entries by client.
-const OPEN_BYTES: usize = size_of::<Open>() + 2 * size_of::<(ClientId, Seq)>();
+const OPEN_BYTES: usize = size_of::<UncommittedEntry>() + 2 * size_of::<(ClientId, Seq)>();
 
 /// Reason for refusing a change to the memtable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub enum MemtableError {
 
 /// An uncommitted entry.
 #[derive(Debug)]
-struct Open {
+struct UncommittedEntry {
     seq: Seq,
     at: Millis,
     clear: Option<KeyRange>,
@@ -77,14 +77,14 @@ struct Open {
     record: Option<Record>,
 }
 
-impl Open {
+impl UncommittedEntry {
     /// Adds this entry's writes to the newest versions: user rows, or the others.
-    fn note(&self, newest: &mut RowMap<Newest>, values: bool) {
+    fn note(&self, newest: &mut RowMap<UncommittedRow>, values: bool) {
         if let Some(range) = self.clear.as_ref().filter(|_| values) {
             newest.remove_values(range, |_, _| {});
         }
         for change in self.changes.iter().filter(|change| is_value(&change.key) == values) {
-            let row = Newest { seq: self.seq, value: change.value.clone() };
+            let row = UncommittedRow { seq: self.seq, value: change.value.clone() };
             newest.update(change.key.clone(), |_, _| Some(row));
         }
     }
@@ -118,7 +118,7 @@ impl Open {
 
 /// An uncommitted row and the position that wrote it.
 #[derive(Debug)]
-struct Newest {
+struct UncommittedRow {
     seq: Seq,
     value: Option<Bytes>,
 }
@@ -127,16 +127,16 @@ struct Newest {
 #[derive(Debug)]
 pub struct Memtable {
     /// Uncommitted entries, oldest first.
-    open: VecDeque<Open>,
+    open: VecDeque<UncommittedEntry>,
     /// Newest version of each row in `open`, user rows and others apart, built at the first lookup of such a row.
     /// Lookups happen only where operations are evaluated: a follower's memtable has none, and a leader of plain puts
     /// has none of user rows.
-    newest_values: OnceCell<RowMap<Newest>>,
-    newest_others: OnceCell<RowMap<Newest>>,
+    newest_values: OnceCell<RowMap<UncommittedRow>>,
+    newest_others: OnceCell<RowMap<UncommittedRow>>,
     /// Ranges that `open` clears: readers of the newest version see no older row there.
-    open_clears: Clears,
+    open_clears: ClearedRanges,
     /// Ranges cleared since the last freeze: frozen and engine rows there are hidden.
-    clears: Clears,
+    clears: ClearedRanges,
     /// Newest committed version of each row written since the last freeze; `None` for a removed row.
     rows: RowMap<Option<Bytes>>,
     /// Bytes of `rows`, `clears` and `pieces`.
@@ -144,8 +144,8 @@ pub struct Memtable {
     /// Committed records since the last freeze.
     pieces: Pieces,
     /// Newest windows that were looked up, uncommitted records included.
-    newest_windows: RefCell<windows::Newest>,
-    frozen: Option<Frozen>,
+    newest_windows: RefCell<windows::NewestWindows>,
+    frozen: Option<FrozenRows>,
     last: Seq,
     commit: Seq,
     /// Position up to which the engine may hold rows that it is not known to hold.
@@ -157,7 +157,7 @@ pub struct Memtable {
     /// Bytes charged to the budget.
     charged: usize,
     budget: MemtableBudget,
-    growing: Growing,
+    growing: GrowthTracker,
 }
 
 impl Memtable {
@@ -167,12 +167,12 @@ impl Memtable {
             open: VecDeque::new(),
             newest_values: OnceCell::new(),
             newest_others: OnceCell::new(),
-            open_clears: Clears::default(),
-            clears: Clears::default(),
+            open_clears: ClearedRanges::default(),
+            clears: ClearedRanges::default(),
             rows: RowMap::default(),
             rows_bytes: 0,
             pieces: Pieces::default(),
-            newest_windows: RefCell::new(windows::Newest::new(budget.clone())),
+            newest_windows: RefCell::new(windows::NewestWindows::new(budget.clone())),
             frozen: None,
             last: flushed,
             commit: flushed,
@@ -181,7 +181,7 @@ impl Memtable {
             bytes: 0,
             charged: 0,
             budget,
-            growing: Growing::default(),
+            growing: GrowthTracker::default(),
         }
     }
 
@@ -216,7 +216,7 @@ impl Memtable {
             return Err(MemtableError::NotNext { found: seq, last: self.last });
         }
         let Effect { at, clear, changes, forget, record } = effect;
-        let open = Open { seq, at, clear, changes, forget, record };
+        let open = UncommittedEntry { seq, at, clear, changes, forget, record };
         self.bytes += open.cost();
         self.charge();
         if let Some(range) = &open.clear {
@@ -370,13 +370,13 @@ impl Memtable {
 
     /// Freezes the committed rows, to be written to the engine. Returns the rows already frozen until
     /// [`Memtable::flushed`] confirms them. `None` if there is nothing to write.
-    pub fn freeze(&mut self) -> Option<Frozen> {
+    pub fn freeze(&mut self) -> Option<FrozenRows> {
         if self.frozen.is_none() && !self.rows.is_empty() {
             self.note_position();
             let (rows, clears) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.clears));
             let (pieces, bytes) = (std::mem::take(&mut self.pieces), std::mem::take(&mut self.rows_bytes));
             self.newest_windows.get_mut().drop_unused();
-            self.frozen = Some(Frozen::new(self.commit, rows, pieces, clears, bytes));
+            self.frozen = Some(FrozenRows::new(self.commit, rows, pieces, clears, bytes));
         }
         self.frozen.clone()
     }
@@ -393,20 +393,20 @@ impl Memtable {
     }
 
     /// Returns the rows on their way to the engine.
-    pub const fn frozen(&self) -> Option<&Frozen> {
+    pub const fn frozen(&self) -> Option<&FrozenRows> {
         self.frozen.as_ref()
     }
 
     /// Releases the frozen rows if they go up to `upto` at most: the engine holds them now. Dropping the result may
     /// free a million rows.
-    pub fn flushed(&mut self, upto: Seq) -> Option<Frozen> {
+    pub fn flushed(&mut self, upto: Seq) -> Option<FrozenRows> {
         let frozen = self.frozen.take_if(|frozen| frozen.upto <= upto)?;
         self.bytes -= frozen.bytes();
         self.charge();
         Some(frozen)
     }
 
-    fn newest_mut(&mut self, values: bool) -> Option<&mut RowMap<Newest>> {
+    fn newest_mut(&mut self, values: bool) -> Option<&mut RowMap<UncommittedRow>> {
         if values { self.newest_values.get_mut() } else { self.newest_others.get_mut() }
     }
 

@@ -1,8 +1,8 @@
 //! Rows of a partition: their encoding, and those in memory between the log and the engine.
 
-pub(crate) mod clears;
+pub(crate) mod cleared_ranges;
 pub(crate) mod expiry_index;
-pub(crate) mod frozen;
+pub(crate) mod frozen_rows;
 pub(crate) mod growth;
 pub(crate) mod memtable;
 pub(crate) mod memtable_budget;

@@ -8,12 +8,12 @@
 //! | `3 ‖ 'p'` | format, the position up to which there are rows: the node's own, see [`engine_position`](crate::engine_position) |
 //! | `3 ‖ 'e'` | empty: a value with an expiry was written to the partition at some time |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
-//! | `3 ‖ 'm'` | the [`Merged`](crate::Merged) of the last merge in which the partition got keys |
+//! | `3 ‖ 'm'` | the [`MergeRecord`](crate::MergeRecord) of the last merge in which the partition got keys |
 //! | `3 ‖ 'c'` | format, the version of the partition's row under which keys of another partition were last cleared |
 //! | `3 ‖ 's'` | the [`Seal`](crate::Seal) on keys that are about to be another partition's |
 
 use crate::engine::Row;
-use archon_types::{ClientId, KeyRange, Millis, Revision, Seq, Stored, Version};
+use archon_types::{ClientId, KeyRange, Millis, Revision, Seq, StoredValue, Version};
 use bytes::{BufMut, Bytes};
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ pub const FORGOTTEN_KEY: &[u8] = &[KIND_META, b'f'];
 /// Key of the row that holds the [`Seal`](crate::Seal).
 pub const SEAL_KEY: &[u8] = &[KIND_META, b's'];
 
-/// Key of the row that holds the [`Merged`](crate::Merged).
+/// Key of the row that holds the [`MergeRecord`](crate::MergeRecord).
 pub const MERGED_KEY: &[u8] = &[KIND_META, b'm'];
 
 /// Key of the row that holds the version of the partition's row under which keys of another partition were last
@@ -117,7 +117,7 @@ pub fn encode_expiring(revision: Revision, expires: Millis, value: &[u8]) -> Byt
 }
 
 /// Encodes a stored value as a row.
-pub fn encode_stored(stored: &Stored) -> Bytes {
+pub fn encode_stored(stored: &StoredValue) -> Bytes {
     match stored.expires {
         None => encode_value(stored.revision, &stored.value),
         Some(expires) => encode_expiring(stored.revision, expires, &stored.value),
@@ -136,18 +136,18 @@ pub fn decode_value(row: &Bytes) -> Result<(Bytes, Revision), RowError> {
 ///
 /// # Errors
 /// [`RowError`] for anything that [`encode_stored`] does not write.
-pub fn decode_stored(row: &Bytes) -> Result<Stored, RowError> {
+pub fn decode_stored(row: &Bytes) -> Result<StoredValue, RowError> {
     let error = RowError { what: "value", bytes: row.len() };
     match row.as_ref() {
         [FORMAT, rest @ ..] => match rest.first_chunk::<8>() {
-            Some(revision) => Ok(Stored::new(row.slice(9..), Revision::new(u64::from_be_bytes(*revision)))),
+            Some(revision) => Ok(StoredValue::new(row.slice(9..), Revision::new(u64::from_be_bytes(*revision)))),
             None => Err(error),
         },
         [EXPIRING, rest @ ..] => match rest.first_chunk::<16>() {
             Some(head) => {
                 let head = u128::from_be_bytes(*head);
                 let (revision, expires) = (Revision::new((head >> 64) as u64), Some(Millis::new(head as u64)));
-                Ok(Stored { value: row.slice(17..), revision, expires })
+                Ok(StoredValue { value: row.slice(17..), revision, expires })
             }
             None => Err(error),
         },
@@ -358,7 +358,8 @@ mod tests {
         assert_eq!(decode_value(&row).unwrap(), (Bytes::from_static(b"value"), Revision::new(7)));
         for expires in [0, 1, u64::MAX].map(Millis::new) {
             let row = encode_expiring(Revision::new(u64::MAX - 1), expires, b"");
-            let stored = Stored { expires: Some(expires), ..Stored::new(Bytes::new(), Revision::new(u64::MAX - 1)) };
+            let stored =
+                StoredValue { expires: Some(expires), ..StoredValue::new(Bytes::new(), Revision::new(u64::MAX - 1)) };
             assert_eq!((decode_stored(&row), expiry_of(&row)), (Ok(stored), Some(expires)));
             assert_eq!(decode_value(&row), Ok((Bytes::new(), Revision::new(u64::MAX - 1))));
             assert!((1..row.len()).all(|length| decode_stored(&row.slice(..length)).is_err()));

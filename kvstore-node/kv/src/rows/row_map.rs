@@ -4,7 +4,7 @@
 //! order of their keys is built on first use and kept from then on. The few others are in a list. Client rows are not
 //! here: see `exactly_once::window`.
 
-use super::clears::clears;
+use super::cleared_ranges::clears;
 use super::row::KIND_VALUE;
 use crate::engine::is_empty_range;
 use archon_types::KeyRange;

@@ -1,6 +1,6 @@
 //! S: every Live replica durably holds every acknowledged write.
 
-use super::{Held, Violation};
+use super::{DurableState, Violation};
 use crate::message::Entry;
 use archon_types::{PlacementId, Seq};
 
@@ -10,7 +10,7 @@ use archon_types::{PlacementId, Seq};
 /// # Errors
 /// [`Violation::LiveLacks`], naming the first position that is missing or different.
 pub fn live_hold_acknowledged<'a>(
-    live: impl IntoIterator<Item = Held<'a>>,
+    live: impl IntoIterator<Item = DurableState<'a>>,
     committed: &[Entry],
     acknowledged: Seq,
 ) -> Result<(), Violation> {

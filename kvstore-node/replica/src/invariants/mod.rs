@@ -16,7 +16,7 @@ use archon_types::{Epoch, PlacementId, Seq};
 
 /// Durable state of one replica, as a restart would find it.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
+pub struct DurableState<'a> {
     /// The copy.
     pub placement: PlacementId,
     /// The position after which its log begins; everything up to it is in its engine.

@@ -1,5 +1,5 @@
 use super::script::Script;
-use crate::{Body, Input, Output, Position, Recovered};
+use crate::{Body, Input, Output, Position, RecoveredState};
 use archon_types::ReplicaState::{Live, Load};
 use archon_types::Seq;
 
@@ -11,7 +11,7 @@ fn done(tickets: &[u64], ok: bool) -> Output {
 fn round_serves_only_reads_that_waited_at_its_start() {
     let mut script = Script::serving(&[Live, Live, Live], 2);
     let out = script.turn([Input::Confirm { ticket: 1 }, Input::Confirm { ticket: 2 }]);
-    let ask = |round, to| Script::new(1, Recovered::default()).send(to, 1, Body::Confirm { round });
+    let ask = |round, to| Script::new(1, RecoveredState::default()).send(to, 1, Body::Confirm { round });
     assert_eq!(out, [ask(1, 2), ask(1, 3)]);
     assert_eq!(script.one(Input::Confirm { ticket: 3 }), []);
     assert_eq!(script.hear(2, 1, Body::Confirmed { round: 1 }), []);

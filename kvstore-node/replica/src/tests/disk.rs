@@ -1,6 +1,6 @@
 //! A disk that keeps completed writes, and loses the rest at a crash.
 
-use crate::{Entry, Position, Record, Recovered, Run};
+use crate::{Entry, Position, Record, RecoveredState, Run};
 use archon_types::{Epoch, Seq};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -60,7 +60,7 @@ impl Disk {
     }
 
     /// Ends the process: pending writes are lost.
-    pub(super) fn crash(&mut self) -> Recovered {
+    pub(super) fn crash(&mut self) -> RecoveredState {
         self.under_way.clear();
         let mut runs: Vec<Run> = Vec::new();
         for entry in &self.entries {
@@ -69,6 +69,6 @@ impl Disk {
             }
         }
         self.applied = self.applied.min(self.last());
-        Recovered { epoch: self.epoch, base: self.base, runs, last: self.last(), commit: self.applied }
+        RecoveredState { epoch: self.epoch, base: self.base, runs, last: self.last(), commit: self.applied }
     }
 }

@@ -1,5 +1,5 @@
 use super::script::{Script, address, at, entry, message, recovered};
-use crate::{Alarm, Body, Input, Output, Position, Record, Recovered};
+use crate::{Alarm, Body, Input, Output, Position, Record, RecoveredState};
 use archon_types::ReplicaState::Live;
 use archon_types::{Epoch, Fact, Incarnation, PlacementId, Seq};
 
@@ -13,7 +13,7 @@ fn nack(refused: Position, hint: Position) -> Body {
 
 #[test]
 fn epoch_is_durable_before_acknowledgement() {
-    let mut script = Script::new(2, Recovered::default());
+    let mut script = Script::new(2, RecoveredState::default());
     let adopt = Body::Adopt { at: Position::ZERO, start: Seq::ZERO, commit: Seq::ZERO };
     let out = script.hear(1, 3, adopt);
     assert_eq!(out, [Output::Persist { token: 1, records: vec![Record::Epoch(Epoch::new(3))] }]);

@@ -1,11 +1,11 @@
 //! End of a run: faults cease, and everything must converge.
 
-use super::world::{Checked, World};
+use super::world::{CheckResult, World};
 use crate::Input;
 
 impl World {
     /// Ends all faults and checks that everything converges and serves.
-    pub(super) fn heal(&mut self) -> Checked {
+    pub(super) fn heal(&mut self) -> CheckResult {
         self.faults = false;
         self.away.0.clear();
         self.network.clear();

@@ -1,5 +1,5 @@
 use super::script::{Script, at, configuration, recovered};
-use crate::{Body, Entry, Input, Limits, Output, Position, Record, Recovered};
+use crate::{Body, Entry, Input, Limits, Output, Position, Record, RecoveredState};
 use archon_types::ReplicaState::{Live, Load};
 use archon_types::{Epoch, ErrorKind, Fact, Incarnation, PlacementId, Seq};
 use bytes::Bytes;
@@ -62,7 +62,7 @@ fn restarted_follower_has_acknowledged_nothing() {
 
 #[test]
 fn proposal_refusal_has_its_reason() {
-    let mut script = Script::new(1, Recovered::default());
+    let mut script = Script::new(1, RecoveredState::default());
     assert_eq!(script.propose(1), [refuse(1, ErrorKind::NotPartitionLeader)]);
     script.configure((1, 1), 1, &[Live, Live], 1);
     assert_eq!(script.propose(2), [refuse(2, ErrorKind::Unavailable)]);
@@ -72,7 +72,7 @@ fn proposal_refusal_has_its_reason() {
     assert_eq!(script.propose(3), [refuse(3, ErrorKind::ReadOnly)]);
 
     let limits = Limits { uncommitted_entries_max: 1, ..Limits::default() };
-    let mut script = Script::with_limits(1, Recovered::default(), limits);
+    let mut script = Script::with_limits(1, RecoveredState::default(), limits);
     script.configure((1, 1), 1, &[Live], 1);
     script.persisted(1);
     script.propose(4);

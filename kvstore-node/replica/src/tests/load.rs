@@ -1,5 +1,5 @@
 use super::script::{Script, address, at, entry, recovered};
-use crate::{Body, Input, Output, Position, Record, Recovered};
+use crate::{Body, Input, Output, Position, Record, RecoveredState};
 use archon_types::ReplicaState::{Live, Load};
 use archon_types::{Epoch, Seq, Version};
 
@@ -9,7 +9,7 @@ fn start_copy(copy: u64, epoch: u64) -> Output {
 
 #[test]
 fn new_loader_copies_and_then_follows() {
-    let mut script = Script::new(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() });
+    let mut script = Script::new(2, RecoveredState { epoch: Epoch::new(1), ..RecoveredState::default() });
     script.configure((1, 2), 1, &[Live, Load], 1);
     assert_eq!(script.hear(1, 1, Body::Behind { base: at(1, 5) }), [start_copy(1, 1)]);
     assert_eq!(script.hear(1, 1, Body::Behind { base: at(1, 5) }), []);
@@ -54,7 +54,7 @@ fn delayed_message_does_not_reset_caught_up_replica() {
 
 #[test]
 fn new_leader_ends_pull() {
-    let mut script = Script::new(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() });
+    let mut script = Script::new(2, RecoveredState { epoch: Epoch::new(1), ..RecoveredState::default() });
     script.configure((1, 2), 1, &[Live, Load, Live], 1);
     script.hear(1, 1, Body::Behind { base: at(1, 5) });
     let out = script.hear(3, 2, Body::Adopt { at: at(1, 5), start: Seq::new(5), commit: Seq::new(5) });
@@ -66,7 +66,7 @@ fn new_leader_ends_pull() {
 
 #[test]
 fn source_in_new_epoch_is_copied_again() {
-    let mut script = Script::new(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() });
+    let mut script = Script::new(2, RecoveredState { epoch: Epoch::new(1), ..RecoveredState::default() });
     script.configure((1, 2), 1, &[Live, Load, Live], 1);
     script.hear(1, 1, Body::Behind { base: at(1, 5) });
     let out = script.hear(1, 3, Body::Adopt { at: at(1, 5), start: Seq::new(5), commit: Seq::new(5) });

@@ -2,7 +2,7 @@
 
 use super::script::{at, entry, recovered};
 use crate::log::Log;
-use crate::{Position, Recovered};
+use crate::{Position, RecoveredState};
 use archon_types::{Epoch, Seq};
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn change() -> impl Strategy<Value = Change> {
 proptest! {
     #[test]
     fn log_agrees_with_plain_list(changes in prop::collection::vec(change(), 0..60)) {
-        let identity = *super::script::Script::new(1, Recovered::default()).replica.identity();
+        let identity = *super::script::Script::new(1, RecoveredState::default()).replica.identity();
         let mut log = Log::recover(&identity, &recovered(0, &[], 0)).unwrap();
         // `epochs[seq]` for every position from the beginning; `base` is the first one still known.
         let (mut epochs, mut base) = (vec![0_u64], 0_usize);

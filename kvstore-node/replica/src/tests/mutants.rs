@@ -3,7 +3,7 @@
 
 use super::script::{Script, at, entry, message, name, recovered, unheard};
 use super::simulation;
-use crate::{Body, Input, Mutant, Output, Position, Recovered};
+use crate::{Body, Input, Mutant, Output, Position, RecoveredState};
 use archon_types::ReplicaState::{Live, Load};
 use archon_types::{Epoch, ErrorKind, Fact, Incarnation, NodeId, PlacementId, ReplicaState, Seq, Version};
 
@@ -57,7 +57,7 @@ fn serving(states: &[ReplicaState], min: u8, mutant: Option<Mutant>) -> Script {
     script
 }
 
-fn starting(own: u64, recovered: Recovered, mutant: Option<Mutant>) -> Script {
+fn starting(own: u64, recovered: RecoveredState, mutant: Option<Mutant>) -> Script {
     let mut script = Script::new(own, recovered);
     script.replica.set_mutant(mutant);
     script
@@ -99,7 +99,7 @@ fn requested_joiner_does_not_count_for_min_in_sync(mutant: Option<Mutant>) -> bo
 }
 
 fn takeover_waits_for_min_in_sync(mutant: Option<Mutant>) -> bool {
-    let mut script = starting(1, Recovered::default(), mutant);
+    let mut script = starting(1, RecoveredState::default(), mutant);
     script.configure((1, 1), 1, &[Live, Load], 2);
     !script.persisted(1).contains(&Output::Serve(true))
 }
@@ -184,7 +184,7 @@ fn old_epoch_is_not_followed(mutant: Option<Mutant>) -> bool {
 }
 
 fn sender_outside_row_is_not_followed(mutant: Option<Mutant>) -> bool {
-    let mut script = starting(2, Recovered::default(), mutant);
+    let mut script = starting(2, RecoveredState::default(), mutant);
     script.configure((1, 1), 1, &[Live, Live, Live], 2);
     // Placement 99 is in no row, and placement 3 is on another node than the sender's.
     script.hear(99, 3, first(3));
@@ -198,7 +198,7 @@ fn sender_outside_row_is_not_followed(mutant: Option<Mutant>) -> bool {
 }
 
 fn epoch_beyond_any_election_is_rejected(mutant: Option<Mutant>) -> bool {
-    let mut script = starting(2, Recovered::default(), mutant);
+    let mut script = starting(2, RecoveredState::default(), mutant);
     script.configure((7, 1), 1, &[Live, Live], 1);
     let reached = 7 + archon_types::limits::EPOCHS_AHEAD_MAX;
     script.hear(1, u64::MAX, first(u64::MAX));
@@ -214,7 +214,7 @@ fn epoch_beyond_any_election_is_rejected(mutant: Option<Mutant>) -> bool {
 }
 
 fn row_decides_leader_over_first_sender(mutant: Option<Mutant>) -> bool {
-    let mut script = starting(2, Recovered::default(), mutant);
+    let mut script = starting(2, RecoveredState::default(), mutant);
     script.configure((1, 1), 1, &[Live, Live, Live], 2);
     // Placement 3 leads without a grant, in an epoch that is granted to placement 1 a moment later.
     script.hear(3, 2, Body::Adopt { at: Position::ZERO, start: Seq::new(9), commit: Seq::ZERO });
@@ -248,7 +248,7 @@ fn overtaken_leader_reports_higher_epoch(mutant: Option<Mutant>) -> bool {
 }
 
 fn message_for_another_placement_is_not_followed(mutant: Option<Mutant>) -> bool {
-    let mut script = starting(2, Recovered::default(), mutant);
+    let mut script = starting(2, RecoveredState::default(), mutant);
     let mut lost = message(1, 2, 1, first(1));
     lost.to.placement = PlacementId::new(9);
     script.one(Input::Message(lost));
@@ -351,7 +351,7 @@ fn recovered_tail_is_not_committed(mutant: Option<Mutant>) -> bool {
 /// The source led epoch 1 when the copy began. Re-elected, it may have been reset in between.
 fn pull_ends_with_leadership_of_its_source(mutant: Option<Mutant>) -> bool {
     [1, 3].into_iter().all(|leader| {
-        let mut script = starting(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() }, mutant);
+        let mut script = starting(2, RecoveredState { epoch: Epoch::new(1), ..RecoveredState::default() }, mutant);
         script.configure((1, 2), 1, &[Live, Load, Live], 1);
         let out = script.hear(1, 1, Body::Behind { base: at(1, 5) });
         assert!(matches!(out[..], [Output::StartCopy { copy: 1, .. }]), "{out:?}");
@@ -363,7 +363,7 @@ fn pull_ends_with_leadership_of_its_source(mutant: Option<Mutant>) -> bool {
 }
 
 fn first_leader_serves_once_recorded(mutant: Option<Mutant>) -> bool {
-    let mut script = starting(1, Recovered::default(), mutant);
+    let mut script = starting(1, RecoveredState::default(), mutant);
     script.one(Input::Configure(unheard((1, 1), 1, &[Live], 1)));
     let waits = !script.persisted(1).contains(&Output::Serve(true));
     let serves = script.configure((1, 2), 1, &[Live], 1).contains(&Output::Serve(true));

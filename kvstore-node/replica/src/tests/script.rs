@@ -2,7 +2,7 @@
 
 use super::coordinator::{PARTITION, row};
 use crate::{
-    Body, Configuration, Entry, Identity, Input, Limits, Message, Output, Peer, Position, Recovered, Replica,
+    Body, Configuration, Entry, Identity, Input, Limits, Message, Output, Peer, Position, RecoveredState, Replica,
     ReplicaAddress, Run, Timing,
 };
 use archon_types::{
@@ -28,14 +28,14 @@ pub(super) fn entry(epoch: u64, seq: u64) -> Entry {
 }
 
 /// Recovered state of a disk: entries of these epochs from position 1.
-pub(super) fn recovered(epoch: u64, epochs: &[u64], commit: u64) -> Recovered {
+pub(super) fn recovered(epoch: u64, epochs: &[u64], commit: u64) -> RecoveredState {
     let mut runs: Vec<Run> = Vec::new();
     for (epoch, seq) in epochs.iter().zip(1..) {
         if runs.last().is_none_or(|run| run.epoch.get() != *epoch) {
             runs.push(Run { epoch: Epoch::new(*epoch), first: Seq::new(seq) });
         }
     }
-    Recovered {
+    RecoveredState {
         epoch: Epoch::new(epoch),
         base: Position::ZERO,
         runs,
@@ -56,11 +56,11 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn new(own: u64, recovered: Recovered) -> Self {
+    pub(super) fn new(own: u64, recovered: RecoveredState) -> Self {
         Self::with_limits(own, recovered, Limits::default())
     }
 
-    pub(super) fn with_limits(own: u64, recovered: Recovered, limits: Limits) -> Self {
+    pub(super) fn with_limits(own: u64, recovered: RecoveredState, limits: Limits) -> Self {
         let address = address(own);
         let identity = Identity {
             partition: PARTITION,
@@ -132,7 +132,7 @@ impl Script {
 
     /// Replica 1, serving in epoch 1 at version 1 with an empty log; every Live replica holds it.
     pub(super) fn serving(states: &[ReplicaState], min: u8) -> Self {
-        let mut script = Self::new(1, Recovered::default());
+        let mut script = Self::new(1, RecoveredState::default());
         script.configure((1, 1), 1, states, min);
         for (state, number) in states.iter().zip(1..).skip(1) {
             if *state == ReplicaState::Live {

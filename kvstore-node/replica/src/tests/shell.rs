@@ -1,13 +1,13 @@
 //! Handling of outputs as in a shell, with toy disks and a toy engine.
 
-use super::world::{Checked, Copy, World};
+use super::world::{CheckResult, Copy, World};
 use crate::invariants::leader_holds_acknowledged;
 use crate::{Body, Entry, Input, Output, Record, Replica};
 use archon_types::{Epoch, Seq};
 
 impl World {
     /// Runs one input and the end of the turn.
-    pub(super) fn step(&mut self, index: usize, input: Input) -> Checked {
+    pub(super) fn step(&mut self, index: usize, input: Input) -> CheckResult {
         let now = self.now;
         self.note(format!("{now} node {} <- {input:?}", index + 1));
         let mut out = Vec::new();
@@ -21,7 +21,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn carry_out(&mut self, index: usize, output: Output) -> Checked {
+    pub(super) fn carry_out(&mut self, index: usize, output: Output) -> CheckResult {
         let placement = self.nodes[index].placement;
         match output {
             Output::Persist { token, records } => {
@@ -83,7 +83,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, index: usize, upto: Seq) -> Checked {
+    pub(super) fn commit(&mut self, index: usize, upto: Seq) -> CheckResult {
         let node = &mut self.nodes[index];
         let applied = node.disk.applied;
         let entries: Vec<Entry> =

@@ -1,11 +1,11 @@
 use super::script::{Script, at, recovered, unheard};
-use crate::{Body, Input, Output, Record, Recovered};
+use crate::{Body, Input, Output, Record, RecoveredState};
 use archon_types::ReplicaState::{Live, Load};
 use archon_types::{Epoch, ErrorKind, Fact, Incarnation, Seq};
 
 #[test]
 fn sole_copy_serves_once_its_epoch_is_durable() {
-    let mut script = Script::new(1, Recovered::default());
+    let mut script = Script::new(1, RecoveredState::default());
     let persist = Output::Persist { token: 1, records: vec![Record::Epoch(Epoch::new(1))] };
     assert_eq!(script.configure((1, 1), 1, &[Live], 1), [persist]);
     let online = script.report(1, 1, Fact::Online);
@@ -39,7 +39,7 @@ fn takeover_waits_for_whole_log_on_every_live_follower() {
 
 #[test]
 fn leader_below_min_in_sync_does_not_serve() {
-    let mut script = Script::new(1, Recovered::default());
+    let mut script = Script::new(1, RecoveredState::default());
     script.configure((1, 1), 1, &[Live, Load], 2);
     assert_eq!(script.persisted(1), []);
     script.one(Input::Lease(true));
@@ -92,7 +92,7 @@ fn new_registration_ends_leadership() {
 /// next: the copies count as never created, and start empty.
 #[test]
 fn no_write_is_acknowledged_before_first_leader_is_recorded() {
-    let mut script = Script::new(1, Recovered::default());
+    let mut script = Script::new(1, RecoveredState::default());
     script.one(Input::Configure(unheard((1, 1), 1, &[Live, Live], 1)));
     script.persisted(1);
     let online = script.report(1, 1, Fact::Online);

@@ -3,7 +3,7 @@
 use super::coordinator::{Coordinator, PARTITION};
 use super::disk::Disk;
 use super::random::Random;
-use crate::invariants::{Epochs, Held, Ledger, Violation, live_hold_acknowledged};
+use crate::invariants::{DurableState, Epochs, Ledger, Violation, live_hold_acknowledged};
 use crate::{Configuration, Entry, Identity, Input, Limits, Message, Mutant, Position, Replica};
 use archon_types::{Incarnation, Millis, NodeId, PlacementId, ReplicaState, Report, Seq};
 use bytes::Bytes;
@@ -56,7 +56,7 @@ pub(super) struct World {
     trace: VecDeque<String>,
 }
 
-pub(super) type Checked = Result<(), Violation>;
+pub(super) type CheckResult = Result<(), Violation>;
 
 fn limits() -> Limits {
     Limits {
@@ -150,15 +150,18 @@ impl World {
     }
 
     /// Checks S for the replicas that the coordinator counts as Live now.
-    pub(super) fn check(&self) -> Checked {
+    pub(super) fn check(&self) -> CheckResult {
         let live = self.nodes.iter().filter(|node| self.coordinator.state(node.placement) == Some(ReplicaState::Live));
-        let held =
-            live.map(|node| Held { placement: node.placement, base: node.disk.base, entries: &node.disk.entries });
+        let held = live.map(|node| DurableState {
+            placement: node.placement,
+            base: node.disk.base,
+            entries: &node.disk.entries,
+        });
         live_hold_acknowledged(held, self.ledger.entries(), self.acknowledged)
     }
 
     /// Runs one random event.
-    pub(super) fn random_step(&mut self) -> Checked {
+    pub(super) fn random_step(&mut self) -> CheckResult {
         self.now = self.now.plus(self.random.next() % 8);
         let index = self.random.below(self.nodes.len());
         match self.random.below(100) {
@@ -200,7 +203,7 @@ impl World {
         self.check()
     }
 
-    pub(super) fn deliver(&mut self) -> Checked {
+    pub(super) fn deliver(&mut self) -> CheckResult {
         if self.network.is_empty() {
             return Ok(());
         }
@@ -234,14 +237,14 @@ impl World {
         self.now < self.away.1 && self.away.0.contains(&placement)
     }
 
-    pub(super) fn complete(&mut self, index: usize) -> Checked {
+    pub(super) fn complete(&mut self, index: usize) -> CheckResult {
         match self.nodes[index].disk.complete_one() {
             Some(token) if self.nodes[index].replica.is_some() => self.step(index, Input::Persisted { token }),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn propose(&mut self, index: usize) -> Checked {
+    pub(super) fn propose(&mut self, index: usize) -> CheckResult {
         let index = if self.random.percent(80) {
             self.coordinator.row.leader.map_or(index, |leader| self.index(leader))
         } else {
@@ -253,13 +256,13 @@ impl World {
         self.step(index, Input::Propose { ticket: self.tickets, entry: Bytes::from(bytes) })
     }
 
-    pub(super) fn read(&mut self, index: usize) -> Checked {
+    pub(super) fn read(&mut self, index: usize) -> CheckResult {
         self.tickets += 1;
         self.reads.insert(self.tickets, self.acknowledged);
         self.step(index, Input::Confirm { ticket: self.tickets })
     }
 
-    pub(super) fn deliver_push(&mut self) -> Checked {
+    pub(super) fn deliver_push(&mut self) -> CheckResult {
         if self.pushes.is_empty() {
             return Ok(());
         }
@@ -277,7 +280,7 @@ impl World {
         self.step(index, Input::Configure(configuration))
     }
 
-    pub(super) fn deliver_report(&mut self) -> Checked {
+    pub(super) fn deliver_report(&mut self) -> CheckResult {
         if self.reports.is_empty() {
             return Ok(());
         }
@@ -298,7 +301,7 @@ impl World {
         self.check()
     }
 
-    pub(super) fn copy_page(&mut self, index: usize) -> Checked {
+    pub(super) fn copy_page(&mut self, index: usize) -> CheckResult {
         let Some(copy) = &self.nodes[index].copy else { return Ok(()) };
         let (from, key, pinned) = (copy.from, copy.key, copy.at);
         let source = self.index(from.placement);
@@ -324,7 +327,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn trim(&mut self, index: usize) -> Checked {
+    pub(super) fn trim(&mut self, index: usize) -> CheckResult {
         let address = self.nodes[index].placement;
         let pins = self.nodes.iter().filter_map(|node| node.copy.as_ref());
         let pin = pins.filter(|copy| copy.from.placement == address).filter_map(|copy| copy.at).map(|at| at.seq).min();
@@ -338,7 +341,7 @@ impl World {
         self.step(index, Input::Trimmed { upto })
     }
 
-    pub(super) fn hand_over(&mut self) -> Checked {
+    pub(super) fn hand_over(&mut self) -> CheckResult {
         let row = &self.coordinator.row;
         let (Some(leader), epoch) = (row.leader, row.epoch) else { return Ok(()) };
         let heirs: Vec<PlacementId> = row.live().map(|live| live.id).filter(|id| *id != leader).collect();
@@ -364,7 +367,7 @@ impl World {
         self.push_all();
     }
 
-    pub(super) fn crash(&mut self, index: usize) -> Checked {
+    pub(super) fn crash(&mut self, index: usize) -> CheckResult {
         let placement = self.nodes[index].placement;
         // Some pending writes may have reached the disk.
         while self.random.percent(40) && self.nodes[index].disk.complete_one().is_some() {}

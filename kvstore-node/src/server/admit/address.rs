@@ -1,6 +1,6 @@
 //! Admission per address: all connections from one address share a part of the node.
 
-use super::bounded::Bounded;
+use super::bounded_count::BoundedCount;
 use archon_security::counted_address;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -13,14 +13,14 @@ pub(super) struct Address {
     at: IpAddr,
     /// Number that distinguishes addresses, for serving them in turn.
     pub(super) number: u64,
-    pub(super) bytes: Bounded,
+    pub(super) bytes: BoundedCount,
     pub(super) node: Arc<Node>,
 }
 
 /// Work in progress of the whole node.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) bytes: Bounded,
+    pub(super) bytes: BoundedCount,
     known: Mutex<KnownAddresses>,
 }
 
@@ -33,7 +33,7 @@ struct KnownAddresses {
 
 impl Node {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { bytes: Bounded::new(bytes_max), known: Mutex::default() }
+        Self { bytes: BoundedCount::new(bytes_max), known: Mutex::default() }
     }
 
     /// Returns the share of clients at `from`.
@@ -44,7 +44,7 @@ impl Node {
             return address;
         }
         known.last += 1;
-        let bytes = Bounded::new(self.bytes.max() / super::ADDRESS_SHARE);
+        let bytes = BoundedCount::new(self.bytes.max() / super::ADDRESS_SHARE);
         let address = Arc::new(Address { at, number: known.last, bytes, node: Arc::clone(self) });
         known.addresses.insert(at, Arc::downgrade(&address));
         address

@@ -8,12 +8,12 @@
 //! it has, and a quarter is reserved for clients that have little. So greedy clients leave room for modest ones.
 
 mod address;
-mod bounded;
+mod bounded_count;
 
 use address::{Address, Node};
 use archon_types::limits::{KEY_BYTES_MAX, OPERATION_OVERHEAD_BYTES, VALUE_BYTES_MAX};
 use archon_types::{ErrorDetail, ErrorKind};
-use bounded::Bounded;
+use bounded_count::BoundedCount;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl ClientAdmission {
 
     /// Returns the admission of one new stream, of at most `ops_max` operations and `bytes_max` bytes at once.
     pub(crate) fn stream_with(&self, ops_max: usize, bytes_max: usize) -> StreamAdmission {
-        let stream = Stream { ops: Bounded::new(ops_max), bytes: Bounded::new(bytes_max) };
+        let stream = Stream { ops: BoundedCount::new(ops_max), bytes: BoundedCount::new(bytes_max) };
         StreamAdmission { address: Arc::clone(&self.address), stream: Arc::new(stream) }
     }
 
@@ -128,14 +128,14 @@ fn take(address: &Address, held: usize, cost: usize) -> Result<(), ErrorDetail> 
 
 /// Returns the amount that must stay free if a client with `held` bytes takes `cost` more, where up to `little` bytes
 /// count as little.
-fn left(of: &Bounded, held: usize, cost: usize, little: usize) -> usize {
+fn left(of: &BoundedCount, held: usize, cost: usize, little: usize) -> usize {
     if held.saturating_add(cost) <= little { held } else { held.max(of.max() / KEPT_PART) }
 }
 
 #[derive(Debug)]
 struct Stream {
-    ops: Bounded,
-    bytes: Bounded,
+    ops: BoundedCount,
+    bytes: BoundedCount,
 }
 
 /// One client stream's admission; each operation counts for its address and the node as well.
@@ -255,7 +255,7 @@ impl Drop for Permit {
     }
 }
 
-fn overloaded(whose: &str, bound: &Bounded, wanted: usize, unit: &str, retry_after_ms: u64) -> ErrorDetail {
+fn overloaded(whose: &str, bound: &BoundedCount, wanted: usize, unit: &str, retry_after_ms: u64) -> ErrorDetail {
     let (used, max) = (bound.used(), bound.max());
     let message = format!("{whose} {used} of {max} {unit} under way and this needs {wanted}; retry later");
     ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(retry_after_ms)

@@ -1,6 +1,6 @@
 //! `CLIENT` and its subcommands.
 
-use super::refusal::{Executed, Refusal};
+use super::refusal::{CommandResult, Refusal};
 use super::session::{Session, WantedReplies};
 use archon_resp::{Reply, SYNTAX, Version, unknown_subcommand, wrong_arity};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub(super) fn name_of(text: &[u8]) -> Result<String, Refusal> {
     }
 }
 
-pub(super) fn client(session: &mut Session, request: &[Bytes]) -> Executed {
+pub(super) fn client(session: &mut Session, request: &[Bytes]) -> CommandResult {
     let (subcommand, arguments) = (&request[1], &request[2..]);
     let name = subcommand.to_ascii_lowercase();
     match (&name[..], arguments) {

@@ -2,7 +2,7 @@
 
 use super::conversions::{integer, unexpected};
 use super::keyspace::{self, Page, Pages};
-use super::refusal::{Executed, Refusal, refusal};
+use super::refusal::{CommandResult, Refusal, refusal};
 use super::routing::Redirection;
 use super::session::Session;
 use super::state::{CALL, RedisService};
@@ -57,7 +57,7 @@ impl RedisService {
 }
 
 /// Executes `CLUSTER` and its subcommands.
-pub(super) async fn cluster(service: &RedisService, session: &mut Session, request: &[Bytes]) -> Executed {
+pub(super) async fn cluster(service: &RedisService, session: &mut Session, request: &[Bytes]) -> CommandResult {
     let (subcommand, arguments) = (&request[1], &request[2..]);
     let name = subcommand.to_ascii_lowercase();
     match (&name[..], arguments) {
@@ -147,13 +147,13 @@ impl Pages for NodePages<'_> {
 
 /// Executes `WAIT`. Every write was acknowledged only once all replicas that were in sync then had it on their disks,
 /// so there is nothing to wait for.
-pub(super) async fn wait(service: &RedisService, session: &Session, request: &[Bytes]) -> Executed {
+pub(super) async fn wait(service: &RedisService, session: &Session, request: &[Bytes]) -> CommandResult {
     check_waits(&request[1..])?;
     Ok(Reply::Integer(service.others(session).await?))
 }
 
 /// Executes `WAITAOF`.
-pub(super) async fn wait_disks(service: &RedisService, session: &Session, request: &[Bytes]) -> Executed {
+pub(super) async fn wait_disks(service: &RedisService, session: &Session, request: &[Bytes]) -> CommandResult {
     if integer(&request[1])? > 1 {
         return Err(Refusal::new("ERR value is out of range, value must between 0 and 1"));
     }

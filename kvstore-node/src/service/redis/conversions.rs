@@ -2,10 +2,10 @@
 
 use super::refusal::Refusal;
 use archon_resp::{NOT_AN_INTEGER, NewExpiry, Reply, parse_integer};
-use archon_types::{Answer, Expiry, Millis, Stored};
+use archon_types::{Answer, Expiry, Millis, StoredValue};
 
 /// A stored value, if the key is present.
-pub(super) type Found = Option<Stored>;
+pub(super) type FoundValue = Option<StoredValue>;
 
 /// Parses an integer argument.
 pub(super) fn integer(text: &[u8]) -> Result<i64, Refusal> {
@@ -13,7 +13,7 @@ pub(super) fn integer(text: &[u8]) -> Result<i64, Refusal> {
 }
 
 /// Returns the reply with a value.
-pub(super) fn value(found: Found) -> Reply {
+pub(super) fn value(found: FoundValue) -> Reply {
     found.map_or(Reply::Null, |found| Reply::Bulk(found.value))
 }
 

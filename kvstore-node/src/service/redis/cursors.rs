@@ -26,10 +26,10 @@ pub(super) struct Position {
 
 /// Positions of recent cursors.
 #[derive(Debug, Default)]
-pub(super) struct Cursors(Mutex<Known>);
+pub(super) struct Cursors(Mutex<IssuedCursors>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct IssuedCursors {
     /// Keys by number, each with the time of its last issue.
     positions: BTreeMap<u64, (Bytes, u64)>,
     /// Numbers by the time of their last issue.

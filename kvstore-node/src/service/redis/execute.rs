@@ -1,6 +1,6 @@
 //! Dispatch of commands.
 
-use super::refusal::{Executed, Refusal};
+use super::refusal::{CommandResult, Refusal};
 use super::session::Session;
 use super::state::RedisService;
 use super::{clients, cluster, info, keys, keyspace, scripts, transaction};
@@ -14,7 +14,7 @@ use bytes::Bytes;
 const ECHO_BYTES_MAX: usize = 4 * 1024;
 
 /// Executes one request, of at least one argument.
-pub(super) async fn execute(service: &RedisService, session: &mut Session, request: &[Bytes]) -> Executed {
+pub(super) async fn execute(service: &RedisService, session: &mut Session, request: &[Bytes]) -> CommandResult {
     if [&b"post"[..], b"host:"].iter().any(|http| request[0].eq_ignore_ascii_case(http)) {
         // As Redis does: a browser that was led here must not have its body executed.
         session.closes = true;
@@ -33,7 +33,7 @@ pub(super) async fn dispatch(
     session: &mut Session,
     command: &Command,
     request: &[Bytes],
-) -> Executed {
+) -> CommandResult {
     match command.kind {
         CommandKind::Ping => match request {
             [_] => Ok(Reply::Status("PONG")),
@@ -90,14 +90,14 @@ const NO_PASSWORDS: &str = "ERR AUTH <password> called without any password conf
      configuration is correct? The client certificate gives identity and rights here";
 
 /// Returns a text to its sender. Such replies need no admission, so they are short.
-fn echo(text: &Bytes) -> Executed {
+fn echo(text: &Bytes) -> CommandResult {
     if text.len() > ECHO_BYTES_MAX {
         return Err(Refusal::new(format!("ERR string exceeds maximum allowed size ({ECHO_BYTES_MAX} bytes)")));
     }
     Ok(Reply::Bulk(text.clone()))
 }
 
-fn hello(session: &mut Session, arguments: &[Bytes]) -> Executed {
+fn hello(session: &mut Session, arguments: &[Bytes]) -> CommandResult {
     let mut version = session.version;
     let mut rest = arguments;
     if let [number, more @ ..] = arguments {
@@ -132,7 +132,7 @@ fn hello(session: &mut Session, arguments: &[Bytes]) -> Executed {
 }
 
 /// Executes `COMMAND` and its subcommands.
-fn describe(request: &[Bytes]) -> Executed {
+fn describe(request: &[Bytes]) -> CommandResult {
     let Some((subcommand, arguments)) = request[1..].split_first() else { return Ok(command_reply(None)) };
     let exactly = |count: usize, name: &str| match arguments.len() == count {
         true => Ok(()),

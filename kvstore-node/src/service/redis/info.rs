@@ -1,6 +1,6 @@
 //! `INFO`, `CONFIG GET`, `HELLO` and `TIME`.
 
-use super::refusal::{Executed, Refusal};
+use super::refusal::{CommandResult, Refusal};
 use super::session::Session;
 use super::state::{LIMITS, RedisService};
 use archon_resp::{KeyPattern, Reply, unknown_subcommand, wrong_arity};
@@ -82,7 +82,7 @@ pub(super) fn info(service: &RedisService, sections: &[Bytes]) -> Reply {
 }
 
 /// Executes `CONFIG` and its subcommands.
-pub(super) fn config(request: &[Bytes]) -> Executed {
+pub(super) fn config(request: &[Bytes]) -> CommandResult {
     let (subcommand, patterns) = (&request[1], &request[2..]);
     match (&subcommand.to_ascii_lowercase()[..], patterns) {
         (b"get", []) => Err(wrong_arity("config|get").into()),

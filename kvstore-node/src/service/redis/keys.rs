@@ -1,8 +1,8 @@
 //! Commands on one key. Each is one operation, or a read and a write on the condition that the key has not changed since,
 //! repeated until it holds: as atomic as in Redis.
 
-use super::conversions::{Found, count, expiry_of, integer, unexpected, unix_ms, value};
-use super::refusal::{Executed, Refusal, cluster_down, refusal};
+use super::conversions::{FoundValue, count, expiry_of, integer, unexpected, unix_ms, value};
+use super::refusal::{CommandResult, Refusal, cluster_down, refusal};
 use super::routing::{Redirection, moved, partition_of_key};
 use super::session::Session;
 use super::several;
@@ -15,7 +15,7 @@ use archon_resp::{
     SetOptions, unknown_subcommand, wrong_arity,
 };
 use archon_types::limits::VALUE_BYTES_MAX;
-use archon_types::{Answer, ErrorKind, Op, PartitionId, Revision, Stored};
+use archon_types::{Answer, ErrorKind, Op, PartitionId, Revision, StoredValue};
 use bytes::Bytes;
 
 /// Most attempts of a write on a condition. Each failure means that another client has written the key.
@@ -27,7 +27,7 @@ pub(super) async fn execute(
     session: &mut Session,
     command: &Command,
     request: &[Bytes],
-) -> Executed {
+) -> CommandResult {
     let keys = several::keys_of(command, request)?;
     // A command that writes reads at the leader first, also if it then writes nothing.
     let reads_replica = session.reads_replica && !command.is_write();
@@ -82,7 +82,7 @@ impl<'a> Operations<'a> {
         Self { service, session, key, reads_replica: false }
     }
 
-    pub(super) async fn get(&mut self) -> Result<Found, Refusal> {
+    pub(super) async fn get(&mut self) -> Result<FoundValue, Refusal> {
         match self.operate(Op::Get { key: self.key.clone() }).await? {
             Answer::Value(value) => Ok(value),
             other => Err(unexpected(&other)),
@@ -100,7 +100,11 @@ impl<'a> Operations<'a> {
     }
 
     /// Writes a value that depends on the one before.
-    async fn set(&mut self, value_new: Bytes, SetOptions { condition, returns_old, expiry }: SetOptions) -> Executed {
+    async fn set(
+        &mut self,
+        value_new: Bytes,
+        SetOptions { condition, returns_old, expiry }: SetOptions,
+    ) -> CommandResult {
         for _ in 0..ATTEMPTS_MAX {
             let found = self.get().await?;
             let is_met = match &condition {
@@ -119,7 +123,7 @@ impl<'a> Operations<'a> {
         Err(contended())
     }
 
-    async fn append(&mut self, more: &Bytes) -> Executed {
+    async fn append(&mut self, more: &Bytes) -> CommandResult {
         for _ in 0..ATTEMPTS_MAX {
             let found = self.get().await?;
             let before = found.as_ref().map_or(&b""[..], |found| &found.value);
@@ -141,8 +145,8 @@ impl<'a> Operations<'a> {
     /// to leave it, which is also done with an absent key.
     pub(super) async fn rewrite(
         &mut self,
-        change: impl Fn(&Stored) -> Result<Option<NewExpiry>, Refusal>,
-    ) -> Result<(Found, bool), Refusal> {
+        change: impl Fn(&StoredValue) -> Result<Option<NewExpiry>, Refusal>,
+    ) -> Result<(FoundValue, bool), Refusal> {
         for _ in 0..ATTEMPTS_MAX {
             let Some(found) = self.get().await? else { return Ok((None, false)) };
             let Some(expiry) = change(&found)? else { return Ok((Some(found), false)) };
@@ -153,33 +157,34 @@ impl<'a> Operations<'a> {
         Err(contended())
     }
 
-    async fn get_and_expire(&mut self, options: GetExOptions<'_>) -> Executed {
+    async fn get_and_expire(&mut self, options: GetExOptions<'_>) -> CommandResult {
         let wall = &self.service.kv.shared.wall;
-        let change = |found: &Stored| {
+        let change = |found: &StoredValue| {
             let expiry = options.expiry(unix_ms(wall.now()))?;
             Ok(expiry.filter(|expiry| *expiry != NewExpiry::Never || found.expires.is_some()))
         };
         Ok(value(self.rewrite(change).await?.0))
     }
 
-    async fn get_and_delete(&mut self) -> Executed {
+    async fn get_and_delete(&mut self) -> CommandResult {
         Ok(value(self.rewrite(|_| Ok(Some(NewExpiry::LONG_AGO))).await?.0))
     }
 
     /// Sets the expiry to a time in milliseconds, if the conditions hold. A time that has passed deletes the key.
-    async fn expire(&mut self, absolute: bool, time: i64, conditions: ExpireConditions) -> Executed {
+    async fn expire(&mut self, absolute: bool, time: i64, conditions: ExpireConditions) -> CommandResult {
         let wall = &self.service.kv.shared.wall;
-        let change =
-            |found: &Stored| Ok(conditions.choose(found.expires.map(unix_ms), absolute, time, unix_ms(wall.now())));
+        let change = |found: &StoredValue| {
+            Ok(conditions.choose(found.expires.map(unix_ms), absolute, time, unix_ms(wall.now())))
+        };
         Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
     }
 
-    async fn persist(&mut self) -> Executed {
-        let change = |found: &Stored| Ok(found.expires.is_some().then_some(NewExpiry::Never));
+    async fn persist(&mut self) -> CommandResult {
+        let change = |found: &StoredValue| Ok(found.expires.is_some().then_some(NewExpiry::Never));
         Ok(Reply::Integer(self.rewrite(change).await?.1.into()))
     }
 
-    async fn set_range(&mut self, offset: i64, part: &Bytes) -> Executed {
+    async fn set_range(&mut self, offset: i64, part: &Bytes) -> CommandResult {
         let offset = usize::try_from(offset).map_err(|_| Refusal::new("ERR offset is out of range"))?;
         for _ in 0..ATTEMPTS_MAX {
             let found = self.get().await?;
@@ -197,7 +202,7 @@ impl<'a> Operations<'a> {
         Err(contended())
     }
 
-    async fn add_decimal(&mut self, by: Decimal) -> Executed {
+    async fn add_decimal(&mut self, by: Decimal) -> CommandResult {
         for _ in 0..ATTEMPTS_MAX {
             let found = self.get().await?;
             let before = Decimal::parse(found.as_ref().map_or(&b"0"[..], |found| &found.value))?;
@@ -210,8 +215,8 @@ impl<'a> Operations<'a> {
     }
 
     /// Deletes the key if it is present and the condition holds.
-    async fn delete_if(&mut self, condition: Option<Comparison>) -> Executed {
-        let change = |found: &Stored| {
+    async fn delete_if(&mut self, condition: Option<Comparison>) -> CommandResult {
+        let change = |found: &StoredValue| {
             let holds = condition.as_ref().is_none_or(|condition| condition.holds(Some(&found.value), digest));
             Ok(holds.then_some(NewExpiry::LONG_AGO))
         };
@@ -219,7 +224,7 @@ impl<'a> Operations<'a> {
     }
 
     /// Executes `OBJECT` and its subcommands.
-    async fn describe(&mut self, request: &[Bytes]) -> Executed {
+    async fn describe(&mut self, request: &[Bytes]) -> CommandResult {
         let name = request[1].to_ascii_lowercase();
         if !matches!(&name[..], b"encoding" | b"freq" | b"idletime" | b"refcount") {
             return Err(unknown_subcommand("object", &request[1]).into());
@@ -296,7 +301,7 @@ impl<'a> Operations<'a> {
     }
 }
 
-pub(super) fn revision(found: &Found) -> Revision {
+pub(super) fn revision(found: &FoundValue) -> Revision {
     found.as_ref().map_or(Revision::ZERO, |found| found.revision)
 }
 

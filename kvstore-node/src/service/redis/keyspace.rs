@@ -4,7 +4,7 @@
 //! Keys are read in pages by the scans of all other interfaces, with their rights and admission, and one page at a time.
 
 use super::cursors::{Cursors, Position};
-use super::refusal::{Executed, Refusal};
+use super::refusal::{CommandResult, Refusal};
 use archon_resp::{KeyPattern, NOT_AN_INTEGER, Reply, ScanArguments, parse_integer};
 use archon_types::limits::KEY_BYTES_MAX;
 use archon_types::op::Entry;
@@ -72,7 +72,7 @@ impl Pace {
 async fn each_key(
     pages: &mut impl Pages,
     partition: u32,
-    matching: &Matching,
+    matching: &MatchingKeys,
     budget: &mut Budget,
     mut take: impl FnMut(&Bytes) -> Result<bool, Refusal>,
 ) -> Result<(), Refusal> {
@@ -127,13 +127,13 @@ fn too_many() -> Refusal {
 }
 
 /// Keys that can match a pattern: their range, and their partition if all have the same tag.
-struct Matching {
+struct MatchingKeys {
     pattern: KeyPattern,
     range: KeyRange,
     partition: Option<u32>,
 }
 
-impl Matching {
+impl MatchingKeys {
     fn new(pattern: KeyPattern, partitions: u32) -> Self {
         let prefix = pattern.prefix();
         let partition = tag_of(prefix).map(|_| partition_of(slot_of(prefix), partitions));
@@ -157,9 +157,9 @@ impl Matching {
 }
 
 /// Executes `SCAN`.
-pub(super) async fn scan(pages: &mut impl Pages, cursors: &Cursors, arguments: ScanArguments) -> Executed {
+pub(super) async fn scan(pages: &mut impl Pages, cursors: &Cursors, arguments: ScanArguments) -> CommandResult {
     let partitions = pages.partitions();
-    let matching = Matching::new(arguments.pattern, partitions);
+    let matching = MatchingKeys::new(arguments.pattern, partitions);
     let mut position = cursors.position_of(arguments.cursor, partitions);
     let (mut found, mut left, mut bytes, mut pace) = (Vec::new(), arguments.count, 0, Pace::default());
     for _ in 0..SCAN_PAGES_MAX {
@@ -201,8 +201,8 @@ pub(super) async fn scan(pages: &mut impl Pages, cursors: &Cursors, arguments: S
 }
 
 /// Executes `KEYS`.
-pub(super) async fn keys(pages: &mut impl Pages, pattern: &[u8]) -> Executed {
-    let matching = Matching::new(KeyPattern::parse(pattern)?, pages.partitions());
+pub(super) async fn keys(pages: &mut impl Pages, pattern: &[u8]) -> CommandResult {
+    let matching = MatchingKeys::new(KeyPattern::parse(pattern)?, pages.partitions());
     let (mut found, mut bytes, mut budget) = (Vec::new(), 0, Budget::new());
     for partition in 0..pages.partitions() {
         if !matching.may_be_in(partition) || !pages.serves(partition) {
@@ -221,7 +221,7 @@ pub(super) async fn keys(pages: &mut impl Pages, pattern: &[u8]) -> Executed {
 }
 
 /// Executes `RANDOMKEY`: one of the keys that follow a random position in a random partition.
-pub(super) async fn random_key(pages: &mut impl Pages) -> Executed {
+pub(super) async fn random_key(pages: &mut impl Pages) -> CommandResult {
     let served: Vec<u32> = (0..pages.partitions()).filter(|partition| pages.serves(*partition)).collect();
     let begin = random_below(served.len());
     for partition in served.iter().cycle().skip(begin).take(served.len().min(RANDOM_PARTITIONS_MAX)) {
@@ -238,7 +238,7 @@ pub(super) async fn random_key(pages: &mut impl Pages) -> Executed {
 }
 
 /// Executes `CLUSTER COUNTKEYSINSLOT`, and `GETKEYSINSLOT` with a number of keys.
-pub(super) async fn keys_in_slot(pages: &mut impl Pages, slot: &[u8], count: Option<&[u8]>) -> Executed {
+pub(super) async fn keys_in_slot(pages: &mut impl Pages, slot: &[u8], count: Option<&[u8]>) -> CommandResult {
     let integer = |text: &[u8]| parse_integer(text).ok_or(Refusal::new(NOT_AN_INTEGER));
     let invalid = if count.is_some() { "ERR Invalid slot or number of keys" } else { "ERR Invalid slot" };
     let slot = u16::try_from(integer(slot)?).ok().filter(|slot| *slot < SLOTS).ok_or(invalid)?;
@@ -260,7 +260,7 @@ pub(super) async fn keys_in_slot(pages: &mut impl Pages, slot: &[u8], count: Opt
             // Fewer keys than are asked for are a valid reply.
             Ok(counted < most && bytes < FOUND_BYTES_MAX)
         };
-        each_key(pages, partition, &Matching::all(), &mut Budget::new(), take).await?;
+        each_key(pages, partition, &MatchingKeys::all(), &mut Budget::new(), take).await?;
     }
     let counted = || Reply::Integer(i64::try_from(counted).unwrap_or(i64::MAX));
     Ok(if count.is_some() { Reply::Array(found) } else { counted() })

@@ -136,8 +136,8 @@ fn partition_that_was_begun_is_ended_after_it_has_moved() {
         rows.keys_of(&"{t}".into()).insert(format!("{{t}}{number}").into());
     }
     let (cursor, first) = step(&mut rows, &cursors, 0, "COUNT 4 MATCH {t}*");
-    struct Moved(Rows);
-    impl Pages for Moved {
+    struct MovedPages(Rows);
+    impl Pages for MovedPages {
         fn partitions(&self) -> u32 {
             PARTITIONS
         }
@@ -148,7 +148,7 @@ fn partition_that_was_begun_is_ended_after_it_has_moved() {
             self.0.page(at, keys, order, limit).await
         }
     }
-    let scanned = block_on(scan(&mut Moved(rows), &cursors, arguments(cursor, "COUNT 100 MATCH {t}*")));
+    let scanned = block_on(scan(&mut MovedPages(rows), &cursors, arguments(cursor, "COUNT 100 MATCH {t}*")));
     let Ok(Reply::Array(reply)) = scanned else { panic!("refused") };
     let [Reply::Bulk(end), Reply::Array(rest)] = &reply[..] else { panic!("{reply:?}") };
     assert_eq!((&end[..], first.len(), rest.len()), (&b"0"[..], 4, 5));
@@ -200,7 +200,7 @@ fn command_reads_bounded_number_of_keys_and_bytes() {
 
 #[test]
 fn pattern_with_tag_has_one_partition() {
-    let matching = |pattern: &str| Matching::new(KeyPattern::parse(pattern.as_bytes()).unwrap(), 9);
+    let matching = |pattern: &str| MatchingKeys::new(KeyPattern::parse(pattern.as_bytes()).unwrap(), 9);
     let tagged = matching("{user}:*");
     let own = partition_of(slot_of(b"{user}:7"), 9);
     assert!((0..9).filter(|partition| tagged.may_be_in(*partition)).eq([own]));

@@ -27,8 +27,8 @@ mod workspace;
 
 pub(crate) use state::RedisService;
 
-use crate::server::acceptor::{Accepted, Acceptor};
-use archon_frames::{Incoming, StreamKind};
+use crate::server::acceptor::{Acceptor, IncomingConnection};
+use archon_frames::{IncomingConnections, StreamKind};
 use archon_proto::listen::detect_lost_peer;
 use archon_security::connection_limit::{CallerKind, Entry};
 use archon_security::{Caller, Role, Stream, Transport};
@@ -50,7 +50,7 @@ impl RedisService {
         let shared = Arc::clone(&self.kv.shared);
         let stop = self.kv.stop.clone();
         let limit = Arc::clone(&shared.connection_limit);
-        let incoming = Incoming::new(listener, limit, shared.config.transport.clone());
+        let incoming = IncomingConnections::new(listener, limit, shared.config.transport.clone());
         let mut acceptor = Acceptor::new(incoming, &shared.metrics.accept_errors, "connections of Redis clients");
         for runtime in runtimes.iter().cycle() {
             let accepted = tokio::select! {
@@ -61,8 +61,8 @@ impl RedisService {
         }
     }
 
-    async fn take(self, accepted: Accepted) {
-        let Accepted { connection, entry } = accepted;
+    async fn take(self, accepted: IncomingConnection) {
+        let IncomingConnection { connection, entry } = accepted;
         // The protocol has no keepalives.
         if let Err(error) = detect_lost_peer(&connection) {
             tracing::debug!(%error, "the loss of a Redis client will not be detected");

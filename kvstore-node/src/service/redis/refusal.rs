@@ -32,7 +32,7 @@ impl From<&'static str> for Refusal {
 }
 
 /// Result of a command.
-pub(super) type Executed = Result<Reply, Refusal>;
+pub(super) type CommandResult = Result<Reply, Refusal>;
 
 /// Error that clients retry after a pause and a look at the slots.
 pub(super) fn cluster_down(why: &str) -> Refusal {

@@ -3,7 +3,7 @@
 use super::refusal::{Refusal, refusal};
 use super::session::Session;
 use super::state::RedisService;
-use archon_types::{Holds, Keys, NodeId, Op, PartitionId, Table, TableId, partition_of, slot_of};
+use archon_types::{Keys, NodeId, Op, PartitionId, Table, TableContent, TableId, partition_of, slot_of};
 
 /// Way of an operation on a partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub(super) fn partition_of_key(table: TableId, partitions: u32, key: &[u8]) -> P
 /// Returns the number of partitions of a table with hash slots that holds data.
 fn hash_partitions(table: &Table) -> Option<u32> {
     match table.keys {
-        Keys::Hash { partitions } if table.holds == Holds::Data => Some(partitions),
+        Keys::Hash { partitions } if table.holds == TableContent::Data => Some(partitions),
         _ => None,
     }
 }

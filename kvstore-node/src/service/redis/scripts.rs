@@ -2,14 +2,14 @@
 
 use super::conversions::{integer, unix_ms};
 use super::keys::Operations;
-use super::refusal::{Executed, Refusal};
+use super::refusal::{CommandResult, Refusal};
 use super::session::Session;
 use super::several;
 use super::state::RedisService;
 use archon_resp::{
     Command, CommandKind, NewExpiry, Reply, Script, parse_digest, script_keys, unknown_subcommand, wrong_arity,
 };
-use archon_types::{Stored, hex};
+use archon_types::{StoredValue, hex};
 use bytes::Bytes;
 
 /// Executes `EVAL` and `EVALSHA`.
@@ -18,7 +18,7 @@ pub(super) async fn eval(
     session: &mut Session,
     command: &Command,
     request: &[Bytes],
-) -> Executed {
+) -> CommandResult {
     let keys = script_keys(request)?;
     let script = match command.kind {
         CommandKind::EvalSha => parse_digest(&request[1])
@@ -39,7 +39,7 @@ pub(super) async fn eval(
 /// Returns the expiry that a script gives to a value; `None` if it leaves it as it is.
 fn change(
     script: Script,
-    found: &Stored,
+    found: &StoredValue,
     token: &Bytes,
     arguments: &[Bytes],
     now_ms: i64,
@@ -70,7 +70,7 @@ fn change(
 }
 
 /// Executes `SCRIPT` and its subcommands.
-pub(super) fn script(service: &RedisService, request: &[Bytes]) -> Executed {
+pub(super) fn script(service: &RedisService, request: &[Bytes]) -> CommandResult {
     let arguments = &request[2..];
     match (&request[1].to_ascii_lowercase()[..], arguments) {
         (b"load", [text]) => {
@@ -106,7 +106,7 @@ mod tests {
     const TOKEN: Bytes = Bytes::from_static(b"token");
 
     fn changed(script: Script, expires: Option<u64>, arguments: &[&'static str]) -> Option<NewExpiry> {
-        let stored = Stored { expires: expires.map(Millis::new), ..Stored::new(TOKEN, Revision::new(1)) };
+        let stored = StoredValue { expires: expires.map(Millis::new), ..StoredValue::new(TOKEN, Revision::new(1)) };
         let arguments: Vec<Bytes> = arguments.iter().map(|text| Bytes::from_static(text.as_bytes())).collect();
         assert_eq!(change(script, &stored, &Bytes::from_static(b"other"), &arguments, 1_000), Ok(None));
         change(script, &stored, &TOKEN, &arguments, 1_000).unwrap()

@@ -1,10 +1,10 @@
 //! Commands on several keys of one slot (ADR 0096). Each reads its keys as of one moment, or writes them in one entry.
 
-use super::conversions::{Found, count, unexpected, value};
+use super::conversions::{FoundValue, count, unexpected, value};
 use super::keys::{ATTEMPTS_MAX, Operations, contended};
-use super::refusal::{Executed, Refusal, refusal};
+use super::refusal::{CommandResult, Refusal, refusal};
 use archon_resp::{Command, CommandKind, Reply, SYNTAX, parse_integer, wrong_arity};
-use archon_types::{Answer, Change, Check, Expiry, ManyKeys, Op, Revision, Stored, Transaction, Write, slot_of};
+use archon_types::{Answer, Change, Check, Expiry, ManyKeys, Op, Revision, StoredValue, Transaction, Write, slot_of};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ pub(super) async fn execute(
     command: &Command,
     request: &[Bytes],
     keys: Vec<Bytes>,
-) -> Executed {
+) -> CommandResult {
     match command.kind {
         CommandKind::MGet => Ok(Reply::Array(operations.get_many(keys).await?.into_iter().map(value).collect())),
         CommandKind::Exists | CommandKind::Touch => {
@@ -90,7 +90,7 @@ fn check(key: &Bytes, expected: Revision) -> Check {
 }
 
 /// Returns the write of a value with the expiry that it has already.
-fn put_stored(key: &Bytes, stored: &Stored) -> Write {
+fn put_stored(key: &Bytes, stored: &StoredValue) -> Write {
     let change = Change::Put { value: stored.value.clone(), expiry: stored.expires.map(Expiry::At) };
     Write { key: key.clone(), change }
 }
@@ -102,7 +102,7 @@ async fn source_of(
     from: &Bytes,
     to: &Bytes,
     overwrites: bool,
-) -> Result<Option<(Stored, bool)>, Refusal> {
+) -> Result<Option<(StoredValue, bool)>, Refusal> {
     if overwrites {
         return Ok(operations.get().await?.map(|source| (source, false)));
     }
@@ -135,7 +135,7 @@ async fn rename(operations: &mut Operations<'_>, from: &Bytes, to: &Bytes, overw
     Err(contended())
 }
 
-async fn copy(operations: &mut Operations<'_>, from: &Bytes, to: &Bytes, options: &[Bytes]) -> Executed {
+async fn copy(operations: &mut Operations<'_>, from: &Bytes, to: &Bytes, options: &[Bytes]) -> CommandResult {
     let (mut replaces, mut rest) = (false, options);
     loop {
         rest = match rest {
@@ -172,7 +172,7 @@ async fn copy(operations: &mut Operations<'_>, from: &Bytes, to: &Bytes, options
 
 impl Operations<'_> {
     /// Reads several keys as of one moment.
-    pub(super) async fn get_many(&mut self, keys: Vec<Bytes>) -> Result<Vec<Found>, Refusal> {
+    pub(super) async fn get_many(&mut self, keys: Vec<Bytes>) -> Result<Vec<FoundValue>, Refusal> {
         let expected = keys.len();
         let many = ManyKeys::new(keys).map_err(|detail| refusal(&detail, false))?;
         match self.operate(Op::GetMany(Box::new(many))).await? {

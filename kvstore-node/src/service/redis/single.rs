@@ -1,10 +1,10 @@
 //! Commands that are one operation on one key, and the replies that its answer gives.
 
-use super::conversions::{Found, count, expiry_of, integer, unexpected, unix_ms, value};
-use super::refusal::{Executed, Refusal};
+use super::conversions::{FoundValue, count, expiry_of, integer, unexpected, unix_ms, value};
+use super::refusal::{CommandResult, Refusal};
 use super::values::digest_text;
 use archon_resp::{Command, CommandKind, Condition, ExpiryUnit, NOT_AN_INTEGER, Reply, SetOptions};
-use archon_types::{Answer, Op, Revision, Stored};
+use archon_types::{Answer, Op, Revision, StoredValue};
 use bytes::Bytes;
 
 /// A command that is one operation.
@@ -108,7 +108,7 @@ impl SingleCommand {
 
 impl ReplyForm {
     /// Returns the reply for an answer. `now_ms` returns the Unix time in milliseconds.
-    pub(super) fn reply(self, answer: Answer, now_ms: impl Fn() -> i64) -> Executed {
+    pub(super) fn reply(self, answer: Answer, now_ms: impl Fn() -> i64) -> CommandResult {
         let is_write = matches!(self, Self::Ok | Self::IsWritten | Self::IsDeleted | Self::Counter);
         match answer {
             Answer::Value(found) if !is_write => Ok(self.read(found, now_ms)),
@@ -123,7 +123,7 @@ impl ReplyForm {
         }
     }
 
-    fn read(self, found: Found, now_ms: impl Fn() -> i64) -> Reply {
+    fn read(self, found: FoundValue, now_ms: impl Fn() -> i64) -> Reply {
         match self {
             Self::List => Reply::Array(vec![value(found)]),
             Self::Presence => Reply::Integer(found.is_some().into()),
@@ -141,7 +141,7 @@ impl ReplyForm {
 }
 
 /// Returns the reply to a question for the expiry of a key: -2 if it is absent, -1 if it does not expire.
-fn expiry_reply(kind: CommandKind, found: Option<&Stored>, now_ms: impl Fn() -> i64) -> i64 {
+fn expiry_reply(kind: CommandKind, found: Option<&StoredValue>, now_ms: impl Fn() -> i64) -> i64 {
     let Some(found) = found else { return -2 };
     let Some(at) = found.expires.map(unix_ms) else { return -1 };
     let left = || at.saturating_sub(now_ms()).max(0);
@@ -237,12 +237,12 @@ mod tests {
 
     #[test]
     fn expiry_is_reported_as_in_redis() {
-        let stored = |expires: Option<u64>| Stored {
+        let stored = |expires: Option<u64>| StoredValue {
             expires: expires.map(Millis::new),
-            ..Stored::new(Bytes::new(), Revision::new(1))
+            ..StoredValue::new(Bytes::new(), Revision::new(1))
         };
         let kinds = [CommandKind::Ttl, CommandKind::PTtl, CommandKind::ExpireTime, CommandKind::PExpireTime];
-        let replies = |found: Option<Stored>| kinds.map(|kind| expiry_reply(kind, found.as_ref(), || 10_000));
+        let replies = |found: Option<StoredValue>| kinds.map(|kind| expiry_reply(kind, found.as_ref(), || 10_000));
         assert_eq!(replies(None), [-2; 4]);
         assert_eq!(replies(Some(stored(None))), [-1; 4]);
         assert_eq!(replies(Some(stored(Some(11_499)))), [1, 1_499, 11, 11_499]);

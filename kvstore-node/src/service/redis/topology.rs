@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 /// Slots that one node serves, without a gap: the first and the last one. All slots are served.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Served {
+pub(super) struct SlotRange {
     slots: (u16, u16),
     node: NodeId,
     /// Nodes with a replica that answers reads of `READONLY` connections.
@@ -24,7 +24,7 @@ pub(super) struct Topology {
     pub(super) own: NodeId,
     /// Nodes with an address for clients, this one included.
     pub(super) nodes: BTreeMap<NodeId, Member>,
-    pub(super) served: Vec<Served>,
+    pub(super) served: Vec<SlotRange>,
     pub(super) epoch: u64,
 }
 
@@ -51,13 +51,13 @@ struct Shard {
 
 /// Assigns all slots to nodes, and joins neighbouring partitions with the same ones. `nodes_of` returns the node of a
 /// partition, and its replicas.
-pub(super) fn assigned(partitions: u32, nodes_of: impl Fn(u32) -> (NodeId, Vec<NodeId>)) -> Vec<Served> {
-    let mut served: Vec<Served> = Vec::new();
+pub(super) fn assigned(partitions: u32, nodes_of: impl Fn(u32) -> (NodeId, Vec<NodeId>)) -> Vec<SlotRange> {
+    let mut served: Vec<SlotRange> = Vec::new();
     for index in 0..partitions {
         let ((node, replicas), (begin, end)) = (nodes_of(index), slots_of(index, partitions));
         match served.last_mut() {
             Some(last) if last.node == node && last.replicas == replicas => last.slots.1 = end,
-            _ => served.push(Served { slots: (begin, end), node, replicas }),
+            _ => served.push(SlotRange { slots: (begin, end), node, replicas }),
         }
     }
     served
@@ -65,7 +65,7 @@ pub(super) fn assigned(partitions: u32, nodes_of: impl Fn(u32) -> (NodeId, Vec<N
 
 /// Shows one slot of each leading node first, without replicas. Clients that keep one role per address, such as redis-py,
 /// take the role in which an address comes first, and find no masters among replicas.
-fn leaders_first(all: &[Served]) -> Vec<Served> {
+fn leaders_first(all: &[SlotRange]) -> Vec<SlotRange> {
     if all.iter().all(|served| served.replicas.is_empty()) {
         return all.to_vec();
     }
@@ -77,8 +77,8 @@ fn leaders_first(all: &[Served]) -> Vec<Served> {
         } else if served.replicas.is_empty() {
             first.push(served.clone());
         } else {
-            first.push(Served { slots: (begin, begin), replicas: Vec::new(), ..served.clone() });
-            rest.extend((begin < end).then(|| Served { slots: (begin + 1, end), ..served.clone() }));
+            first.push(SlotRange { slots: (begin, begin), replicas: Vec::new(), ..served.clone() });
+            rest.extend((begin < end).then(|| SlotRange { slots: (begin + 1, end), ..served.clone() }));
         }
     }
     first.extend(rest);
@@ -102,7 +102,7 @@ impl Topology {
             let (host, port) = self.nodes.get(&id).map_or(("", 0), Member::host_port);
             Reply::Array(vec![Reply::bulk(host), Reply::Integer(port), Reply::bulk(name), Reply::Array(vec![])])
         };
-        let entry = |served: &Served| {
+        let entry = |served: &SlotRange| {
             let ((begin, end), leader) = (served.slots, served.node);
             let mut entry = vec![Reply::Integer(begin.into()), Reply::Integer(end.into())];
             entry.push(node(leader, self.name(leader)));
@@ -235,7 +235,7 @@ mod tests {
             _ => (two, vec![one]),
         });
         let shown = leaders_first(&served);
-        let entry = |slots, node, replicas: &[NodeId]| Served { slots, node, replicas: replicas.to_vec() };
+        let entry = |slots, node, replicas: &[NodeId]| SlotRange { slots, node, replicas: replicas.to_vec() };
         let expected = [
             entry((0, 0), one, &[]),
             entry((8_192, 12_287), two, &[]),

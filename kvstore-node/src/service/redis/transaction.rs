@@ -4,7 +4,7 @@
 use super::execute::dispatch;
 use super::keys::{ATTEMPTS_MAX, Operations, contended, revision};
 use super::queue::{ARGUMENT_BYTES, COMMANDS_MAX, Queue, TransactionState, WATCHED_MAX};
-use super::refusal::{Executed, Refusal};
+use super::refusal::{CommandResult, Refusal};
 use super::session::Session;
 use super::several::check_slot;
 use super::state::RedisService;
@@ -22,7 +22,7 @@ pub(super) async fn execute(
     session: &mut Session,
     command: &Command,
     request: &[Bytes],
-) -> Option<Executed> {
+) -> Option<CommandResult> {
     let is_open = session.transaction.is_open();
     Some(match command.kind {
         CommandKind::Multi if is_open => Err(Refusal::new("ERR MULTI calls can not be nested")),
@@ -68,7 +68,7 @@ pub(super) async fn execute(
 }
 
 /// Queues a command. As in Redis Cluster, its keys must be in one slot, which this node serves.
-async fn enqueue(service: &RedisService, session: &mut Session, command: &Command, request: &[Bytes]) -> Executed {
+async fn enqueue(service: &RedisService, session: &mut Session, command: &Command, request: &[Bytes]) -> CommandResult {
     let keys: Vec<Bytes> =
         archon_resp::keys_of(command, request)?.into_iter().map(|at| Bytes::copy_from_slice(&request[at])).collect();
     let keyless = matches!(
@@ -104,7 +104,7 @@ async fn enqueue(service: &RedisService, session: &mut Session, command: &Comman
 }
 
 /// Notes the revisions of keys.
-async fn watch(service: &RedisService, session: &mut Session, keys: &[Bytes]) -> Executed {
+async fn watch(service: &RedisService, session: &mut Session, keys: &[Bytes]) -> CommandResult {
     let earlier = session.transaction.watched.first().map(|(key, _)| key.clone());
     check_slot(&earlier.into_iter().chain(keys.iter().cloned()).collect::<Vec<_>>())?;
     for key in keys {
@@ -131,7 +131,7 @@ async fn execute_queue(
     session: &mut Session,
     queue: Queue,
     TransactionState { watched, watched_in, .. }: TransactionState,
-) -> Executed {
+) -> CommandResult {
     let mut keys = queue.keys;
     keys.extend(watched.iter().map(|(key, _)| key.clone()));
     let keys: Vec<Bytes> = keys.into_iter().collect();
@@ -167,7 +167,7 @@ async fn execute_queue(
 }
 
 /// Executes queued commands one after the other. As in Redis, one that fails does not stop the others.
-async fn run(service: &RedisService, session: &mut Session, commands: &[Vec<Bytes>]) -> Executed {
+async fn run(service: &RedisService, session: &mut Session, commands: &[Vec<Bytes>]) -> CommandResult {
     let (mut replies, mut bytes) = (Vec::with_capacity(commands.len()), 0);
     for request in commands {
         let command = lookup(request)?;

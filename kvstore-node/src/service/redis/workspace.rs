@@ -4,7 +4,7 @@
 use super::refusal::{Refusal, refusal};
 use archon_types::limits::expiry_after;
 use archon_types::transaction::TRANSACTION_BYTES_MAX;
-use archon_types::{Answer, Change, Check, Expiry, Millis, Op, Revision, Stored, Transaction, Write};
+use archon_types::{Answer, Change, Check, Expiry, Millis, Op, Revision, StoredValue, Transaction, Write};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct Row {
     /// Its revision at the begin.
     found: Revision,
     /// Its value now.
-    stored: Option<Stored>,
+    stored: Option<StoredValue>,
     /// The change to be committed, if it was written.
     change: Option<Change>,
     /// A reply depends on what was found at the begin.
@@ -45,8 +45,8 @@ pub(super) struct Workspace {
 
 impl Workspace {
     /// Begins with these values, at this time.
-    pub(super) fn new(found: impl IntoIterator<Item = (Bytes, Option<Stored>)>, now: Millis) -> Self {
-        let row = |stored: Option<Stored>| {
+    pub(super) fn new(found: impl IntoIterator<Item = (Bytes, Option<StoredValue>)>, now: Millis) -> Self {
+        let row = |stored: Option<StoredValue>| {
             let found = stored.as_ref().map_or(Revision::ZERO, |stored| stored.revision);
             Row { found, stored, change: None, is_read: false }
         };
@@ -137,7 +137,7 @@ impl Workspace {
         self.rows.get_mut(key).ok_or_else(|| Refusal::new("ERR the command uses a key that it does not name"))
     }
 
-    fn read(&mut self, key: &Bytes) -> Result<Option<Stored>, Refusal> {
+    fn read(&mut self, key: &Bytes) -> Result<Option<StoredValue>, Refusal> {
         let row = self.row(key)?;
         row.is_read |= row.change.is_none();
         Ok(row.stored.clone())
@@ -172,13 +172,13 @@ impl Workspace {
             }
             Some(Expiry::At(time)) => (Some(time), Some(self.given(time).unwrap_or(Expiry::At(time)))),
             Some(Expiry::Keep) => match self.read(key)? {
-                Some(Stored { expires, .. }) => {
+                Some(StoredValue { expires, .. }) => {
                     // One that an earlier command gave is counted from the commit, as that of this command would be.
                     let given = match &self.row(key)?.change {
                         Some(Change::Put { expiry, .. }) => *expiry,
                         Some(Change::Delete) | None => expires.map(Expiry::At),
                     };
-                    let stored = Stored { value: value.clone(), revision, expires };
+                    let stored = StoredValue { value: value.clone(), revision, expires };
                     self.change(key, Some(stored), Change::Put { value, expiry: given })?;
                     return Ok(revision);
                 }
@@ -186,7 +186,7 @@ impl Workspace {
             },
         };
         let is_due = matches!(expiry, Some(Expiry::At(time)) if time <= self.now);
-        let stored = Stored { value: value.clone(), revision, expires };
+        let stored = StoredValue { value: value.clone(), revision, expires };
         self.change(key, Some(stored).filter(|_| !is_due), Change::Put { value, expiry })?;
         Ok(revision)
     }
@@ -204,7 +204,7 @@ impl Workspace {
         })
     }
 
-    fn change(&mut self, key: &Bytes, stored: Option<Stored>, change: Change) -> Result<(), Refusal> {
+    fn change(&mut self, key: &Bytes, stored: Option<StoredValue>, change: Change) -> Result<(), Refusal> {
         let row = self.row(key)?;
         let before = row.bytes();
         (row.stored, row.change) = (stored, Some(change));
@@ -231,8 +231,10 @@ mod tests {
 
     /// Key `a` with a value of revision 7, `n` with a number that expires, and `absent`.
     fn workspace() -> Workspace {
-        let stored =
-            |value: &str, revision, expires| Stored { expires, ..Stored::new(bytes(value), Revision::new(revision)) };
+        let stored = |value: &str, revision, expires| StoredValue {
+            expires,
+            ..StoredValue::new(bytes(value), Revision::new(revision))
+        };
         let found = [
             ("a", Some(stored("x", 7, None))),
             ("n", Some(stored("5", 8, Some(Millis::new(2_000))))),

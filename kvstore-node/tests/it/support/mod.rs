@@ -9,11 +9,13 @@ use archon_frames::testing::FakeServer;
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
 use archon_kvstore_node::{Node, NodeConfig};
 use archon_proto::convert::error::{detail_of, status_of};
-use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
-use archon_proto::convert::members::control::{Push, Pushed};
+use archon_proto::convert::members::beats::{
+    Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, HeartbeatAnswers, LeaseGrant,
+};
+use archon_proto::convert::members::control::{Push, PushAnswer};
 use archon_proto::convert::members::load::PlacementLoad;
 use archon_proto::convert::members::report::{Outcomes, Reports};
-use archon_proto::convert::members::session::{Member, Registered, Registration};
+use archon_proto::convert::members::session::{Member, Registration, RegistrationResult};
 use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
@@ -22,9 +24,9 @@ use archon_proto::v1::table_server::{self, TableServer};
 use archon_telemetry::flat;
 use archon_testkit::wait_for_state;
 use archon_types::{
-    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, KeyRange, Keys,
-    NodeDelta, NodeId, PROTOCOL_FIRST, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey,
-    Register, ReplicaState, Report, Settings, Table, TableDelta, TableId, TablePiece, Version,
+    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, KeyRange, Keys, NodeDelta,
+    NodeId, PROTOCOL_FIRST, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, Register,
+    ReplicaState, Report, Settings, Table, TableContent, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -43,7 +45,7 @@ use uuid::Uuid;
 pub const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 0);
 
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct RegisteredNode {
     pub id: NodeId,
     pub incarnation: Incarnation,
     pub address: String,
@@ -64,7 +66,7 @@ pub struct State {
     /// Number of terms before the one in which this coordinator leads.
     pub terms_before: u64,
     pub withdrawn: Vec<(PartitionId, Epoch)>,
-    pub nodes: BTreeMap<String, Known>,
+    pub nodes: BTreeMap<String, RegisteredNode>,
     pub reports: Vec<(NodeId, Report)>,
     pub left: Vec<NodeId>,
     pub registrations: u64,
@@ -89,7 +91,7 @@ pub struct Fake {
 
 /// Services of the fake coordinator.
 #[derive(Clone)]
-struct Played {
+struct FakeServices {
     cluster: ClusterId,
     state: Arc<Mutex<State>>,
 }
@@ -97,7 +99,7 @@ struct Played {
 impl Fake {
     pub async fn start() -> Self {
         let (cluster, state) = (ClusterId::new(Uuid::new_v4()), Arc::<Mutex<State>>::default());
-        let played = Played { cluster, state: Arc::clone(&state) };
+        let played = FakeServices { cluster, state: Arc::clone(&state) };
         let routes = Routes::new(SessionServer::new(played.clone())).add_service(TableServer::new(played.clone()));
         let streams = move |kind, reader, writer| played.clone().stream(kind, reader, writer);
         let server = FakeServer::start("127.0.0.1:0", routes, streams).unwrap();
@@ -133,11 +135,11 @@ impl Fake {
     pub fn played_at(&self, name: &str, id: NodeId, incarnation: u64, address: String) {
         let incarnation = Incarnation::new(incarnation);
         let boot = BootId::new(Uuid::from_u128(9));
-        let known = Known { id, incarnation, address, boot, held: Vec::new(), redis: None, expects: None };
+        let known = RegisteredNode { id, incarnation, address, boot, held: Vec::new(), redis: None, expects: None };
         self.state.lock().nodes.insert(name.to_owned(), known);
     }
 
-    pub fn known(&self, name: &str) -> Option<Known> {
+    pub fn known(&self, name: &str) -> Option<RegisteredNode> {
         self.state.lock().nodes.get(name).cloned()
     }
 
@@ -175,7 +177,7 @@ impl Fake {
             name: "default".into(),
             keys: Keys::Hash { partitions: 1 },
             replication: 1,
-            holds: Holds::Data,
+            holds: TableContent::Data,
             version: Version::new(1),
         };
         let state = self.state.lock();
@@ -196,7 +198,7 @@ impl Fake {
     }
 
     /// Pushes until the node returns a final answer, as a coordinator does.
-    pub async fn send(&self, name: &str, push: Push) -> Result<Pushed, ErrorDetail> {
+    pub async fn send(&self, name: &str, push: Push) -> Result<PushAnswer, ErrorDetail> {
         let address = self.known(name).unwrap().address;
         let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
         let until = Instant::now() + Duration::from_secs(60);
@@ -208,7 +210,7 @@ impl Fake {
         let push = Push { key, ..push };
         loop {
             match client.push(v1::PushRequest::from(push.clone())).await.map_err(|status| detail_of(&status)) {
-                Ok(answer) => return Ok(Pushed::try_from(answer.into_inner()).unwrap()),
+                Ok(answer) => return Ok(PushAnswer::try_from(answer.into_inner()).unwrap()),
                 Err(detail) if detail.kind == ErrorKind::Unavailable && Instant::now() < until => {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
@@ -269,7 +271,7 @@ impl Fake {
 }
 
 #[tonic::async_trait]
-impl table_server::Table for Played {
+impl table_server::Table for FakeServices {
     async fn get_table(&self, request: Request<v1::GetTableRequest>) -> Result<Response<v1::GetTableResponse>, Status> {
         let state = self.state.lock();
         if state.grants_stopped {
@@ -282,7 +284,7 @@ impl table_server::Table for Played {
     }
 }
 
-impl Played {
+impl FakeServices {
     /// Answers heartbeats until their stream ends.
     async fn stream(self, kind: StreamKind, mut reader: FrameReader, mut writer: FrameWriter) {
         assert_eq!(kind, StreamKind::Beats);
@@ -315,10 +317,10 @@ impl Played {
             (1 + state.terms_before, state.protocol.unwrap_or(PROTOCOL_FIRST))
         };
         let now = ClusterNow { replication_timeout_ms: 1_000, protocol, term, relays: 0, door_every_ms: 0 };
-        BeatAnswers::new(batch, Ok(Judged::new(answers, now)))
+        BeatAnswers::new(batch, Ok(HeartbeatAnswers::new(answers, now)))
     }
 
-    fn beat(&self, beat: Beat) -> Result<Granted, ErrorDetail> {
+    fn beat(&self, beat: Beat) -> Result<LeaseGrant, ErrorDetail> {
         let mut state = self.state.lock();
         state.keys.insert((beat.node, beat.incarnation), beat.push_key);
         if std::mem::take(&mut state.stale) {
@@ -333,12 +335,12 @@ impl Played {
         if state.grants_stopped {
             return Err(ErrorDetail::new(ErrorKind::NoQuorum, "as the test wants it"));
         }
-        Ok(Granted { lease_ms: 1_000, withdrawn: state.withdrawn.clone() })
+        Ok(LeaseGrant { lease_ms: 1_000, withdrawn: state.withdrawn.clone() })
     }
 }
 
 #[tonic::async_trait]
-impl Session for Played {
+impl Session for FakeServices {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
         let mut state = self.state.lock();
         let protocol = state.protocol.unwrap_or(PROTOCOL_FIRST);
@@ -352,8 +354,8 @@ impl Session for Played {
             None => (NodeId::new(state.nodes.len() as u64 + 1), next),
         };
         let Register { address, boot, held, redis, expects, .. } = node;
-        state.nodes.insert(node.name, Known { id, incarnation, address, boot, held, redis, expects });
-        let registered = Registered {
+        state.nodes.insert(node.name, RegisteredNode { id, incarnation, address, boot, held, redis, expects });
+        let registered = RegistrationResult {
             cluster: self.cluster,
             node: id,
             generation_key: GenerationKey::NIL,

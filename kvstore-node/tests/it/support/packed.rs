@@ -16,36 +16,36 @@ const NACK: u8 = 5;
 const BEHIND: u8 = 6;
 
 /// Epoch and number of an entry.
-pub type At = (u64, u64);
+pub type EntryPosition = (u64, u64);
 
 /// Message of a leader.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum LeaderMessage {
     /// Entries, each with its epoch, after the one at `before`.
-    Append { before: At, start: u64, commit: u64, entries: Vec<(u64, Bytes)> },
+    Append { before: EntryPosition, start: u64, commit: u64, entries: Vec<(u64, Bytes)> },
     /// The log does not reach back further than `base`.
-    Behind { base: At },
+    Behind { base: EntryPosition },
 }
 
 /// Returns a message of a stream to athens, the first or a later one.
-pub fn batch(fake: &Fake, epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
+pub fn batch(fake: &Fake, epoch: u64, said: &[LeaderMessage]) -> v1::ReplicationBatch {
     batch_from(fake, [LEADER, LEADER_NODE.get(), LEADER_LIFE], epoch, said)
 }
 
 /// As [`batch`], from a sender that claims this placement, node and incarnation.
-pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
+pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[LeaderMessage]) -> v1::ReplicationBatch {
     let known = fake.known("athens").unwrap();
     let mut part = Vec::new();
     for said in said {
         part.push(match said {
-            Said::Append { .. } => APPEND,
-            Said::Behind { .. } => BEHIND,
+            LeaderMessage::Append { .. } => APPEND,
+            LeaderMessage::Behind { .. } => BEHIND,
         });
         let to = [1, known.id.get(), known.incarnation.get()];
         let head = [PARTITION.table.get(), u64::from(PARTITION.index)].into_iter().chain(from).chain(to).chain([epoch]);
         head.for_each(|number| put_number(&mut part, number));
         match said {
-            Said::Append { before, start, commit, entries } => {
+            LeaderMessage::Append { before, start, commit, entries } => {
                 let numbers = [before.0, before.1, *start, *commit, entries.len() as u64];
                 numbers.into_iter().for_each(|number| put_number(&mut part, number));
                 for (epoch, entry) in entries {
@@ -53,7 +53,9 @@ pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[Said]) -> v1:
                     put_bytes(&mut part, entry);
                 }
             }
-            Said::Behind { base } => [base.0, base.1].into_iter().for_each(|number| put_number(&mut part, number)),
+            LeaderMessage::Behind { base } => {
+                [base.0, base.1].into_iter().for_each(|number| put_number(&mut part, number))
+            }
         }
     }
     v1::ReplicationBatch {

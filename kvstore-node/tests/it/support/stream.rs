@@ -2,7 +2,7 @@
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::v1;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use prost::Message;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -58,7 +58,7 @@ pub async fn exchange_with(address: &str, batches: &[v1::OpBatch]) -> FrameReade
 
 /// Opens a stream of this kind to `address`.
 pub async fn open(address: &str, kind: StreamKind) -> (FrameReader, FrameWriter) {
-    connect(&Transport::default(), address, &Expected::Servers, kind, MESSAGE_BYTES_MAX, Duration::from_secs(5))
+    connect(&Transport::default(), address, &ExpectedPeer::Servers, kind, MESSAGE_BYTES_MAX, Duration::from_secs(5))
         .await
         .unwrap()
 }

@@ -1,6 +1,6 @@
 //! Places where an agent listens: loopback, a socket in the file system, or any address with TLS.
 
-use crate::config::{AgentError, Listen};
+use crate::config::{AgentError, ListenAddress};
 use archon_client::{Tls, Transport};
 use archon_security::UnreadBudget;
 use archon_security::connection_limit::{ConnectionLimit, Entry};
@@ -50,9 +50,9 @@ impl Listener {
     ///
     /// # Errors
     /// The address is beyond loopback and there is no TLS, or the certificate names no host; it is not available.
-    pub(crate) async fn open(listen: &Listen, transport: &Transport) -> Result<Self, AgentError> {
+    pub(crate) async fn open(listen: &ListenAddress, transport: &Transport) -> Result<Self, AgentError> {
         match listen {
-            Listen::Address(address) => {
+            ListenAddress::Address(address) => {
                 let tls = if address.ip().is_loopback() { None } else { Some(server_tls(*address, transport)?) };
                 let listener = TcpListener::bind(address).await;
                 let listener = listener.map_err(|source| AgentError::Listen { address: *address, source })?;
@@ -65,7 +65,7 @@ impl Listener {
                     }
                 })
             }
-            Listen::Socket(path) => {
+            ListenAddress::Socket(path) => {
                 let failed = |why: String| AgentError::Socket { path: path.clone(), why };
                 check_free(path).await.map_err(failed)?;
                 let listener = bind(path).map_err(|error| failed(error.to_string()))?;
@@ -183,7 +183,7 @@ mod tests {
     async fn socket_is_private_and_replaces_only_dead_sockets() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.sock");
-        let listen = Listen::Socket(path.clone());
+        let listen = ListenAddress::Socket(path.clone());
         let plaintext = Transport::default();
         let first = Listener::open(&listen, &plaintext).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -11,7 +11,7 @@ mod stream;
 
 pub(crate) use listener::Listener;
 
-use crate::shared::Shared;
+use crate::state::AgentState;
 use archon_client::follow_revocations;
 use archon_security::connection_limit::CallerKind;
 use archon_security::{HttpServer, UnreadAccount, UnreadWatch};
@@ -49,7 +49,7 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
 /// Serves until `end`.
-pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, end: CancellationToken) {
+pub(crate) async fn serve(listener: Listener, shared: Arc<AgentState>, end: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let quotas = OwnerQuotas::new(matches!(listener, Listener::Tls(..)));
     let tasks = TaskTracker::new();

@@ -1,13 +1,13 @@
 //! Metrics and health, in the formats of other members.
 
 use super::body::{Body, whole};
-use crate::shared::Shared;
+use crate::state::AgentState;
 use archon_telemetry::{Format, render};
 use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
 
 /// Answers a scrape.
-pub(super) fn metrics(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
+pub(super) fn metrics(shared: &AgentState, headers: &HeaderMap) -> Response<Body> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::accepted(accept);
     match render(shared.families(), format) {

@@ -5,7 +5,7 @@ use super::call::{Call, call_of};
 use super::{access, guard, probes, stream};
 use crate::live_session::LiveSession;
 use crate::protocol::{Answer, ErrorAnswer, ErrorBody, ErrorKind, Heartbeat};
-use crate::shared::Shared;
+use crate::state::AgentState;
 use archon_client::{ErrorDetail, NoPosition};
 use archon_security::{CallPermit, CallQuota, CountedBody, UnreadAccount};
 use bytes::Bytes;
@@ -59,7 +59,7 @@ impl OwnerQuotas {
 /// Caller of one connection.
 #[derive(Clone)]
 pub(super) struct Caller {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<AgentState>,
     /// The connection is plaintext over the network of this machine.
     pub(super) is_plaintext: bool,
     /// Caller by its certificate, with TLS.

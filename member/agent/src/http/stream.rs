@@ -23,14 +23,14 @@ const COMMENT_EVERY: Duration = Duration::from_secs(10);
 const COMMENT: &str = ":\n\n";
 
 /// A connection of the service. Dropping it reports its end.
-struct Connected {
+struct ServiceConnection {
     live: Arc<LiveSession>,
     connection: u64,
     position: u64,
     hello: Option<Hello>,
 }
 
-impl Drop for Connected {
+impl Drop for ServiceConnection {
     fn drop(&mut self) {
         self.live.detach(self.connection);
     }
@@ -38,7 +38,7 @@ impl Drop for Connected {
 
 /// Returns a body that greets, and then sends all events after a position.
 pub(super) fn events(live: Arc<LiveSession>, connection: u64, position: u64, hello: Hello) -> Body {
-    let connected = Connected { live, connection, position, hello: Some(hello) };
+    let connected = ServiceConnection { live, connection, position, hello: Some(hello) };
     let chunks = unfold(connected, |mut connected| async move {
         let text = match connected.hello.take() {
             Some(hello) => text(&Event::Hello(hello)),

@@ -18,7 +18,7 @@ impl ServiceSession {
         self.check_running()?;
         match answer {
             Answer::Acquired { sequence, partition, epoch, table } => {
-                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
+                let of = AnsweredEvent { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
                 let Some((_, stage, is_acquire)) = self.find(&of)? else {
                     return Err(stale(format!("event {sequence} was answered by `refused` or `released`")));
                 };
@@ -31,7 +31,7 @@ impl ServiceSession {
                 }
             }
             Answer::Refused { sequence, partition, epoch, table, reason } => {
-                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
+                let of = AnsweredEvent { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
                 let Some((id, stage, is_acquire)) = self.find(&of)? else { return Ok(()) };
                 if !is_acquire || stage != Stage::Acquiring {
                     let why = format!("event {sequence} is no unanswered `acquire`; give a partition up by `drop`");
@@ -43,7 +43,7 @@ impl ServiceSession {
                 self.effects.push_back(Effect::Refused { sequence, partition: id, reason });
             }
             Answer::Released { sequence, partition, epoch, table } => {
-                let of = Named { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
+                let of = AnsweredEvent { sequence, index: partition, epoch, table: table.as_deref().or(only_table) };
                 let Some((id, _, is_acquire)) = self.find(&of)? else { return Ok(()) };
                 if is_acquire {
                     return Err(stale(format!("event {sequence} is an `acquire`; answer `acquired` or `refused`")));
@@ -83,7 +83,7 @@ impl ServiceSession {
 
     /// Returns the partition and the stage of an answered event, and whether the event is an `acquire`; `None` if the
     /// event is finished.
-    fn find(&self, of: &Named<'_>) -> Result<Option<(PartitionId, Stage, bool)>, ErrorBody> {
+    fn find(&self, of: &AnsweredEvent<'_>) -> Result<Option<(PartitionId, Stage, bool)>, ErrorBody> {
         let sequence = of.sequence;
         let table = of.table.ok_or_else(table_missing)?;
         if self.finished.contains(&sequence) {
@@ -118,7 +118,7 @@ impl ServiceSession {
 }
 
 /// Event and partition that an answer names.
-struct Named<'a> {
+struct AnsweredEvent<'a> {
     sequence: u64,
     index: u32,
     epoch: u64,

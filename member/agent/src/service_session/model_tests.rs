@@ -119,7 +119,7 @@ impl Service {
 
 /// A loss that the session does not know of.
 #[derive(Clone, Copy, Debug)]
-struct Undelivered {
+struct UndeliveredLoss {
     index: u32,
     acquisition: u64,
     epoch: u64,
@@ -129,7 +129,7 @@ struct Undelivered {
 
 /// State of a partition at the participant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
+enum HeldState {
     Acquiring(u64),
     Owned(u64),
     Releasing(u64),
@@ -139,13 +139,13 @@ fn run(steps: &[Step]) {
     let (mut now, mut lease_until, mut epoch, mut connections) = (0_u64, LEASE_LEFT, 0, 1);
     let mut session = ServiceSession::new(LEASE, 1, 0);
     let mut service = Service { connection: Some(1), ..Service::default() };
-    let mut held: BTreeMap<u32, Held> = BTreeMap::new();
+    let mut held: BTreeMap<u32, HeldState> = BTreeMap::new();
     // By acquisition: since when another process may be the owner.
     let mut given_up: BTreeMap<u64, u64> = BTreeMap::new();
     let mut broken = Vec::new();
     // Acquisitions by epoch, and the reverse.
     let (mut acquisitions, mut epochs) = (BTreeMap::new(), BTreeMap::new());
-    let mut undelivered: Vec<Undelivered> = Vec::new();
+    let mut undelivered: Vec<UndeliveredLoss> = Vec::new();
     for step in steps {
         match *step {
             Step::Wait(time) => now += time,
@@ -157,13 +157,13 @@ fn run(steps: &[Step]) {
                     if let Some(sequence) = session.acquire(offer(index, epoch), now) {
                         acquisitions.insert(epoch, sequence);
                         epochs.insert(sequence, epoch);
-                        held.insert(index, Held::Acquiring(sequence));
+                        held.insert(index, HeldState::Acquiring(sequence));
                     }
                 }
             }
             Step::Release(index) => {
-                if let Some(Held::Owned(acquisition)) = held.get(&index).copied() {
-                    held.insert(index, Held::Releasing(acquisition));
+                if let Some(HeldState::Owned(acquisition)) = held.get(&index).copied() {
+                    held.insert(index, HeldState::Releasing(acquisition));
                     if session.release(partition(index), ReleaseReason::HandedOver, None, 0, now).is_none() {
                         held.remove(&index);
                         given_up.insert(acquisition, now);
@@ -171,8 +171,10 @@ fn run(steps: &[Step]) {
                 }
             }
             Step::Lose(index) => {
-                if let Some(Held::Acquiring(of) | Held::Owned(of) | Held::Releasing(of)) = held.remove(&index) {
-                    undelivered.push(Undelivered { index, acquisition: of, epoch: epochs[&of], lease_until });
+                if let Some(HeldState::Acquiring(of) | HeldState::Owned(of) | HeldState::Releasing(of)) =
+                    held.remove(&index)
+                {
+                    undelivered.push(UndeliveredLoss { index, acquisition: of, epoch: epochs[&of], lease_until });
                 }
             }
             Step::DeliverLoss(which) => {
@@ -206,9 +208,9 @@ fn run(steps: &[Step]) {
             Step::Read(most) => {
                 if let Some(connection) = service.connection {
                     match session.events_after(connection, service.received, most) {
-                        Next::Events(events, _) => events.iter().for_each(|event| service.take(event)),
-                        Next::Wait => {}
-                        Next::Close => service.connection = None,
+                        EventPoll::Events(events, _) => events.iter().for_each(|event| service.take(event)),
+                        EventPoll::Wait => {}
+                        EventPoll::Close => service.connection = None,
                     }
                 }
             }
@@ -240,12 +242,13 @@ fn run(steps: &[Step]) {
                 }
             }
             Step::Ask(index) => {
-                let left = if matches!(held.get(&index), Some(Held::Owned(_) | Held::Releasing(_))) {
+                let left = if matches!(held.get(&index), Some(HeldState::Owned(_) | HeldState::Releasing(_))) {
                     lease_until.saturating_sub(now)
                 } else {
                     0
                 };
-                if let Ok(Owned { owned: true, epoch, valid_for_ms, .. }) = session.owned("jobs", index, |_| left, now)
+                if let Ok(Ownership { owned: true, epoch, valid_for_ms, .. }) =
+                    session.owned("jobs", index, |_| left, now)
                 {
                     service.asked.push((acquisitions[&epoch], now + valid_for_ms));
                 }
@@ -264,15 +267,15 @@ fn run(steps: &[Step]) {
         while let Some(effect) = session.next_effect() {
             match effect {
                 Effect::Acquired { sequence } => {
-                    let of = held.values_mut().find(|held| **held == Held::Acquiring(sequence));
+                    let of = held.values_mut().find(|held| **held == HeldState::Acquiring(sequence));
                     // Otherwise it is lost, and the session does not know it yet.
                     if let Some(of) = of {
-                        *of = Held::Owned(sequence);
+                        *of = HeldState::Owned(sequence);
                     }
                 }
                 Effect::Refused { partition, .. } | Effect::Released { partition, .. } => {
                     let gone = held.remove(&partition.index);
-                    if let Some(Held::Acquiring(of) | Held::Owned(of) | Held::Releasing(of)) = gone {
+                    if let Some(HeldState::Acquiring(of) | HeldState::Owned(of) | HeldState::Releasing(of)) = gone {
                         given_up.insert(of, now);
                     }
                 }
@@ -281,14 +284,18 @@ fn run(steps: &[Step]) {
         }
         if session.is_over() {
             // The participant stops: releases end at once.
-            for (_, Held::Acquiring(of) | Held::Owned(of) | Held::Releasing(of)) in std::mem::take(&mut held) {
+            for (_, HeldState::Acquiring(of) | HeldState::Owned(of) | HeldState::Releasing(of)) in
+                std::mem::take(&mut held)
+            {
                 given_up.entry(of).or_insert(now);
             }
         }
         if now >= lease_until {
             assert!(now >= service.valid_until, "the service may act beyond the lease, after {step:?}");
             assert!(service.asked.iter().all(|(_, until)| now >= *until), "asked beyond the lease, after {step:?}");
-            for (index, Held::Acquiring(of) | Held::Owned(of) | Held::Releasing(of)) in std::mem::take(&mut held) {
+            for (index, HeldState::Acquiring(of) | HeldState::Owned(of) | HeldState::Releasing(of)) in
+                std::mem::take(&mut held)
+            {
                 session.lost(partition(index), epochs[&of], now);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::support::{NAME, SOON, config};
 use archon_agent::{AgentConfig, AgentError, run_program};
-use archon_client::testing::{FakeCoordinator, Reported};
+use archon_client::testing::{FakeCoordinator, ParticipantReport};
 use archon_client::{Epoch, PartitionId};
 use std::ffi::OsString;
 use std::fs;
@@ -68,16 +68,16 @@ impl World {
         Self { coordinator, partition, epoch, stop, running, log, _directory: directory }
     }
 
-    async fn reported(&self, wanted: Reported) {
+    async fn reported(&self, wanted: ParticipantReport) {
         self.coordinator.wait_for(SOON, |reported| reported.contains(&wanted)).await.unwrap();
     }
 
-    fn acquired(&self) -> Reported {
-        Reported::Acquired { participant: NAME.to_owned(), partition: self.partition, epoch: self.epoch }
+    fn acquired(&self) -> ParticipantReport {
+        ParticipantReport::Acquired { participant: NAME.to_owned(), partition: self.partition, epoch: self.epoch }
     }
 
-    fn released(&self) -> Reported {
-        Reported::Released { participant: NAME.to_owned(), partition: self.partition, epoch: self.epoch }
+    fn released(&self) -> ParticipantReport {
+        ParticipantReport::Released { participant: NAME.to_owned(), partition: self.partition, epoch: self.epoch }
     }
 
     /// Waits until the program has read this text.

@@ -3,7 +3,7 @@
 use crate::support::{NAME, SOON, World};
 use archon_agent::protocol::{Acquire, ReleaseReason};
 use archon_client::ErrorKind;
-use archon_client::testing::Reported;
+use archon_client::testing::ParticipantReport;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ async fn service_acquires_acts_and_hands_over() {
     assert!(!service.get("/v1/owned/3").await.1["owned"].as_bool().unwrap(), "not before it is acquired");
     service.answer("acquired", 1, 3, epoch.get()).await;
     let (participant, partition) = (NAME.to_owned(), world.partition(3));
-    world.reported(Reported::Acquired { participant, partition, epoch }).await;
+    world.reported(ParticipantReport::Acquired { participant, partition, epoch }).await;
     let permission = service.permitted().await;
     assert!(permission.sequence == 1 && permission.valid_for_ms < 30_000, "{permission:?}");
     let owned = service.get("/v1/owned/3").await.1;
@@ -79,7 +79,7 @@ async fn refused_and_dropped_partitions_are_declined() {
     let mut service = world.connect().await;
     let declined = |index, epoch| {
         let (participant, partition) = (NAME.to_owned(), world.partition(index));
-        world.reported(Reported::Declined { participant, partition, epoch })
+        world.reported(ParticipantReport::Declined { participant, partition, epoch })
     };
     let epoch = world.grant(3);
     service.next_acquire().await;
@@ -128,8 +128,8 @@ async fn service_that_dies_hands_over_when_its_permission_ends() {
     };
     archon_testkit::wait_for_async("the agent to wait for a service", SOON, state).await;
     let mut next = world.connect().await;
-    let registrations = |reported: &[Reported]| {
-        reported.iter().filter(|reported| matches!(reported, Reported::Registered { .. })).count()
+    let registrations = |reported: &[ParticipantReport]| {
+        reported.iter().filter(|reported| matches!(reported, ParticipantReport::Registered { .. })).count()
     };
     world.coordinator.wait_for(SOON, |reported| registrations(reported) == 2).await.unwrap();
     let later = world.grant(3);

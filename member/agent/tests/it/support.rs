@@ -1,8 +1,8 @@
 //! An agent with a fake coordinator, and a service that speaks HTTP by hand.
 
-use archon_agent::protocol::{Acquire, Event, Hello, Lost, Permission, Release};
+use archon_agent::protocol::{Acquire, Event, Hello, PartitionLoss, Permission, Release};
 use archon_agent::{Agent, AgentConfig, AgentError};
-use archon_client::testing::{FakeCoordinator, Reported};
+use archon_client::testing::{FakeCoordinator, ParticipantReport};
 use archon_client::{Epoch, PartitionId, Transport};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -65,17 +65,17 @@ impl World {
         self.coordinator.grant(NAME, self.partition(index))
     }
 
-    pub(crate) async fn reported(&self, wanted: Reported) {
+    pub(crate) async fn reported(&self, wanted: ParticipantReport) {
         self.coordinator.wait_for(SOON, |reported| reported.contains(&wanted)).await.unwrap();
     }
 
     pub(crate) async fn left(&self) {
-        self.reported(Reported::Left { participant: NAME.to_owned() }).await;
+        self.reported(ParticipantReport::Left { participant: NAME.to_owned() }).await;
     }
 
     pub(crate) async fn released(&self, index: u32, epoch: Epoch) {
         let (participant, partition) = (NAME.to_owned(), self.partition(index));
-        self.reported(Reported::Released { participant, partition, epoch }).await;
+        self.reported(ParticipantReport::Released { participant, partition, epoch }).await;
     }
 
     /// Connects a service, and begins a session.
@@ -207,7 +207,7 @@ impl Service {
         }
     }
 
-    pub(crate) async fn next_lost(&mut self) -> Lost {
+    pub(crate) async fn next_lost(&mut self) -> PartitionLoss {
         match self.next().await {
             Some(Event::Lost(event)) => event,
             other => panic!("{other:?}"),

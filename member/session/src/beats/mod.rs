@@ -9,19 +9,19 @@
 mod stream;
 mod streams;
 
-pub(crate) use self::stream::Said;
+pub(crate) use self::stream::StreamMessage;
 pub(crate) use self::streams::{Backlog, Streams};
-use crate::coordinators::NotGranted;
+use crate::coordinators::BeatFailure;
 use archon_frames::FrameError;
-use archon_member::{LeaseAnswer, RELAY_ANSWER_MS, Taken};
+use archon_member::{GrantOutcome, LeaseAnswer, RELAY_ANSWER_MS};
 use archon_proto::convert::members::beat_proofs::{answer_statement, beat_statement, news_statement};
 use archon_proto::convert::members::beats::{
-    Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged, NewsFor,
+    Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, HeartbeatAnswers, LeaseGrant, NewsFor,
 };
 use archon_proto::convert::members::session::Member;
-use archon_proto::convert::tables::news::News;
-use archon_security::{BeatKey, Expected, Transport};
-use archon_types::{ErrorDetail, ErrorKind, Over, RelayAddress};
+use archon_proto::convert::tables::table_updates::TableUpdates;
+use archon_security::{BeatKey, ExpectedPeer, Transport};
+use archon_types::{ErrorDetail, ErrorKind, FencingProof, RelayAddress};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -48,7 +48,7 @@ pub struct BeatStreams {
 
 /// Receiver of the messages that arrive on the streams of an incarnation.
 #[derive(Debug)]
-pub struct Heard(mpsc::Receiver<Said>);
+pub struct MessageReceiver(mpsc::Receiver<StreamMessage>);
 
 /// Recipient of a heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,11 +59,11 @@ pub enum Recipient<'a> {
     Relay(&'a RelayAddress),
 }
 
-/// Answer to a heartbeat.
+/// Outcome of a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answered {
+pub struct BeatOutcome {
     /// Outcome of the answer.
-    pub taken: Taken,
+    pub taken: GrantOutcome,
     /// Milliseconds until the relay's next batch leaves, if a relay brought the answer.
     pub next_departure_ms: Option<u64>,
 }
@@ -72,7 +72,7 @@ pub struct Answered {
 struct PendingBeat {
     address: String,
     by_relay: bool,
-    outcome: oneshot::Sender<Result<Answered, NotGranted>>,
+    outcome: oneshot::Sender<Result<BeatOutcome, BeatFailure>>,
 }
 
 impl Recipient<'_> {
@@ -83,10 +83,10 @@ impl Recipient<'_> {
         }
     }
 
-    fn expected(&self) -> Expected {
+    fn expected(&self) -> ExpectedPeer {
         match self {
-            Self::Coordinator(_) => Expected::Coordinators,
-            Self::Relay(relay) => Expected::Node(relay.name.clone()),
+            Self::Coordinator(_) => ExpectedPeer::Coordinators,
+            Self::Relay(relay) => ExpectedPeer::Node(relay.name.clone()),
         }
     }
 }
@@ -95,9 +95,17 @@ impl BeatStreams {
     /// Creates an empty set of streams for the incarnation of `member`, which waits `deadline` for each answer of a
     /// coordinator. If there is a `key` (where members authenticate themselves), answers from relays must be proven
     /// with it. Pass the receiver to [`listen`](Self::listen).
-    pub fn new(member: Member, key: Option<BeatKey>, transport: Transport, deadline: Duration) -> (Self, Heard) {
+    pub fn new(
+        member: Member,
+        key: Option<BeatKey>,
+        transport: Transport,
+        deadline: Duration,
+    ) -> (Self, MessageReceiver) {
         let (streams, heard) = Streams::new(transport, Backlog::Newest, deadline);
-        (Self { member, key, deadline, streams, asked: Mutex::default(), over: AtomicBool::new(false) }, Heard(heard))
+        (
+            Self { member, key, deadline, streams, asked: Mutex::default(), over: AtomicBool::new(false) },
+            MessageReceiver(heard),
+        )
     }
 
     /// Sends a heartbeat and waits for its answer, which [`listen`](Self::listen) processes.
@@ -105,7 +113,7 @@ impl BeatStreams {
     /// # Errors
     /// The reason why nothing was granted in time. A later answer still counts, unless one to a newer heartbeat was
     /// processed.
-    pub async fn beat(&self, to: Recipient<'_>, mut beat: Beat) -> Result<Answered, NotGranted> {
+    pub async fn beat(&self, to: Recipient<'_>, mut beat: Beat) -> Result<BeatOutcome, BeatFailure> {
         let by_relay = matches!(to, Recipient::Relay(_));
         if let Some(key) = self.key.as_ref().filter(|_| by_relay) {
             beat.proof = key.prove(&beat_statement(&beat));
@@ -114,16 +122,16 @@ impl BeatStreams {
         let (number, until) = (beat.number, Instant::now() + deadline);
         let (outcome, answered) = oneshot::channel();
         self.asked.lock().insert(number, PendingBeat { address: to.address().to_owned(), by_relay, outcome });
-        let _forgotten = Forgets { streams: self, number };
+        let _forgotten = PendingGuard { streams: self, number };
         let frame = Beats { cluster: self.member.cluster, batch: number, beats: vec![beat], relay: None };
         if let Err(detail) = self.streams.send(to.address(), to.expected(), Arc::new(frame.into()), until) {
             tracing::debug!(%detail, address = to.address(), "no heartbeat is sent there");
-            return Err(NotGranted::Failed(None));
+            return Err(BeatFailure::Failed(None));
         }
         match timeout_at(until, answered).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) | Err(_) if self.over.load(Ordering::Relaxed) => Err(NotGranted::Stale),
-            Ok(Err(_)) | Err(_) => Err(NotGranted::Failed(None)),
+            Ok(Err(_)) | Err(_) if self.over.load(Ordering::Relaxed) => Err(BeatFailure::Stale),
+            Ok(Err(_)) | Err(_) => Err(BeatFailure::Failed(None)),
         }
     }
 
@@ -137,21 +145,24 @@ impl BeatStreams {
     /// sender, and it returns whether this incarnation is meant; table updates, or the error in them, go to `news`.
     pub async fn listen(
         &self,
-        heard: &mut Heard,
-        take: impl Fn(LeaseAnswer, ClusterNow) -> Taken,
-        told_over: impl Fn(Over, &str) -> bool,
-        news: impl Fn(Result<News, ErrorDetail>),
+        heard: &mut MessageReceiver,
+        take: impl Fn(LeaseAnswer, ClusterNow) -> GrantOutcome,
+        told_over: impl Fn(FencingProof, &str) -> bool,
+        news: impl Fn(Result<TableUpdates, ErrorDetail>),
     ) -> Infallible {
         loop {
             // `self` holds a sender, so the channel stays open.
-            let Some(Said { address, by_relay, stream, what }) = heard.0.recv().await else {
+            let Some(StreamMessage { address, by_relay, stream, what }) = heard.0.recv().await else {
                 std::future::pending().await
             };
             match what {
                 Ok(BeatAnswers { batch, over: Some(over), .. }) if told_over(over, &address) => {
-                    self.settle(batch, Err(NotGranted::Stale));
+                    self.settle(batch, Err(BeatFailure::Stale));
                 }
-                Ok(BeatAnswers { outcome: Ok(Judged { answers, now, next_departure_ms, news: brought }), .. }) => {
+                Ok(BeatAnswers {
+                    outcome: Ok(HeartbeatAnswers { answers, now, next_departure_ms, news: brought }),
+                    ..
+                }) => {
                     for mut answer in answers {
                         if by_relay && !self.is_proven(&answer, now) {
                             let number = answer.number;
@@ -182,7 +193,7 @@ impl BeatStreams {
     }
 
     /// Reads table updates, and rejects those that no coordinator made (rule 79).
-    fn read_news(&self, for_it: &NewsFor, brought: &[impl AsRef<[u8]>]) -> Result<News, ErrorDetail> {
+    fn read_news(&self, for_it: &NewsFor, brought: &[impl AsRef<[u8]>]) -> Result<TableUpdates, ErrorDetail> {
         let Member { node, incarnation, .. } = self.member;
         let bytes = brought.get(for_it.place).map_or(&[][..], AsRef::as_ref);
         let statement = || news_statement(node, incarnation, &BeatKey::digest(bytes));
@@ -191,7 +202,7 @@ impl BeatStreams {
                        or changed it";
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
         }
-        News::read(bytes, incarnation).map_err(ErrorDetail::from)
+        TableUpdates::read(bytes, incarnation).map_err(ErrorDetail::from)
     }
 
     fn answered(
@@ -199,25 +210,25 @@ impl BeatStreams {
         answer: BeatAnswer,
         now: ClusterNow,
         next_departure_ms: Option<u64>,
-        take: impl Fn(LeaseAnswer, ClusterNow) -> Taken,
+        take: impl Fn(LeaseAnswer, ClusterNow) -> GrantOutcome,
     ) {
         let BeatAnswer { node, incarnation, number, outcome, .. } = answer;
         let outcome = match outcome {
-            Ok(Granted { lease_ms, withdrawn }) => {
+            Ok(LeaseGrant { lease_ms, withdrawn }) => {
                 let lease = LeaseAnswer { node, incarnation, number, lease_ms, withdrawn };
                 match take(lease, now) {
-                    Taken::Foreign => {
+                    GrantOutcome::Foreign => {
                         tracing::warn!(number, %node, %incarnation, "discarded an answer to a heartbeat that was not \
                                                                      sent, or long ago");
                         return;
                     }
-                    taken => Ok(Answered { taken, next_departure_ms }),
+                    taken => Ok(BeatOutcome { taken, next_departure_ms }),
                 }
             }
             Err(_) if (node, incarnation) != (self.member.node, self.member.incarnation) => return,
-            Err(detail) => Err(not_granted(detail)),
+            Err(detail) => Err(beat_failure(detail)),
         };
-        if outcome == Err(NotGranted::Stale) {
+        if outcome == Err(BeatFailure::Stale) {
             self.over.store(true, Ordering::Relaxed);
         }
         self.settle(number, outcome);
@@ -228,17 +239,17 @@ impl BeatStreams {
         let by_relay = self.asked.lock().get(&number).is_some_and(|asked| asked.by_relay);
         let why = match detail.kind {
             // The relay keeps the heartbeat and sends it to the next leader.
-            ErrorKind::NoQuorum if by_relay => NotGranted::NoCoordinator,
+            ErrorKind::NoQuorum if by_relay => BeatFailure::NoCoordinator,
             // A relay's refusal names no incarnation: only a coordinator's answer to the heartbeat itself, or a
             // fencing notice, ends one.
-            _ if by_relay => NotGranted::Failed(None),
-            _ => not_granted(detail),
+            _ if by_relay => BeatFailure::Failed(None),
+            _ => beat_failure(detail),
         };
         self.settle(number, Err(why));
     }
 
     /// Passes the outcome to the waiter of a heartbeat, if there is one.
-    fn settle(&self, number: u64, outcome: Result<Answered, NotGranted>) {
+    fn settle(&self, number: u64, outcome: Result<BeatOutcome, BeatFailure>) {
         if let Some(asked) = self.asked.lock().remove(&number) {
             // A waiter that is gone needs no outcome.
             let _ = asked.outcome.send(outcome);
@@ -261,27 +272,27 @@ impl BeatStreams {
         for number in over {
             match &error {
                 FrameError::Refused(detail) => self.refused(number, detail.clone()),
-                _ => self.settle(number, Err(NotGranted::Failed(None))),
+                _ => self.settle(number, Err(BeatFailure::Failed(None))),
             }
         }
     }
 }
 
 /// Removes a pending heartbeat when its waiter is gone.
-struct Forgets<'a> {
+struct PendingGuard<'a> {
     streams: &'a BeatStreams,
     number: u64,
 }
 
-impl Drop for Forgets<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         self.streams.asked.lock().remove(&self.number);
     }
 }
 
-fn not_granted(detail: ErrorDetail) -> NotGranted {
+fn beat_failure(detail: ErrorDetail) -> BeatFailure {
     match detail.kind {
-        ErrorKind::StaleIncarnation => NotGranted::Stale,
-        _ => NotGranted::Failed(detail.leader),
+        ErrorKind::StaleIncarnation => BeatFailure::Stale,
+        _ => BeatFailure::Failed(detail.leader),
     }
 }

@@ -3,7 +3,7 @@
 use archon_frames::{FrameError, StreamKind, connect};
 use archon_proto::convert::members::beats::BeatAnswers;
 use archon_proto::v1;
-use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
+use archon_security::{CONNECT_TIMEOUT, ExpectedPeer, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// A heartbeat frame to send.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingFrame {
     /// Increases with each frame given to one stream.
     pub(super) sequence: u64,
     pub(super) frame: Arc<v1::Beats>,
@@ -22,7 +22,7 @@ pub(crate) struct Waiting {
 
 /// A message of a stream.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct StreamMessage {
     pub(crate) address: String,
     /// Set if the peer is a relay.
     pub(crate) by_relay: bool,
@@ -38,13 +38,13 @@ pub(super) struct Carrier {
     pub(super) transport: Transport,
     pub(super) address: String,
     /// Expected peer.
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedPeer,
     /// Number of the stream.
     pub(super) stream: u64,
-    pub(super) newest: watch::Receiver<Vec<Waiting>>,
+    pub(super) newest: watch::Receiver<Vec<PendingFrame>>,
     /// Maximum age of a pending answer; an older one breaks the stream.
     pub(super) stalled: Duration,
-    pub(super) said: mpsc::Sender<Said>,
+    pub(super) said: mpsc::Sender<StreamMessage>,
 }
 
 impl Carrier {
@@ -57,8 +57,8 @@ impl Carrier {
 
     /// Passes a message on; returns whether the receiver exists.
     async fn say(&self, what: Result<BeatAnswers, FrameError>) -> bool {
-        let by_relay = matches!(self.expected, Expected::Node(_));
-        let said = Said { address: self.address.clone(), by_relay, stream: self.stream, what };
+        let by_relay = matches!(self.expected, ExpectedPeer::Node(_));
+        let said = StreamMessage { address: self.address.clone(), by_relay, stream: self.stream, what };
         self.said.send(said).await.is_ok()
     }
 
@@ -84,7 +84,7 @@ impl Carrier {
                     }
                     let now = Instant::now();
                     let waiting = self.newest.borrow_and_update().clone();
-                    for Waiting { sequence, frame, until } in waiting {
+                    for PendingFrame { sequence, frame, until } in waiting {
                         if sequence > last && now < until {
                             owed.get_or_insert(now);
                             writer.push(&*frame);

@@ -1,8 +1,8 @@
 //! Open heartbeat streams, one per address. Dropping the set ends them.
 
-use super::stream::{Carrier, Said, Waiting};
+use super::stream::{Carrier, PendingFrame, StreamMessage};
 use archon_proto::v1;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::ErrorDetail;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -33,12 +33,12 @@ pub(crate) struct Streams {
     backlog: Backlog,
     /// Maximum age of a pending answer.
     stalled: Duration,
-    open: Mutex<Open>,
-    said: mpsc::Sender<Said>,
+    open: Mutex<OpenStreams>,
+    said: mpsc::Sender<StreamMessage>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenStreams {
     streams: BTreeMap<String, Stream>,
     /// Number of streams and frames so far.
     count: u64,
@@ -48,12 +48,16 @@ struct Open {
 #[derive(Debug)]
 struct Stream {
     number: u64,
-    newest: watch::Sender<Vec<Waiting>>,
+    newest: watch::Sender<Vec<PendingFrame>>,
 }
 
 impl Streams {
     /// Creates an empty set. Messages arrive at the receiver; `deadline` is the usual time for an answer.
-    pub(crate) fn new(transport: Transport, backlog: Backlog, deadline: Duration) -> (Self, mpsc::Receiver<Said>) {
+    pub(crate) fn new(
+        transport: Transport,
+        backlog: Backlog,
+        deadline: Duration,
+    ) -> (Self, mpsc::Receiver<StreamMessage>) {
         let (said, heard) = mpsc::channel(SAID_MAX);
         let stalled = STALLED_MIN.max(2 * deadline);
         (Self { transport, backlog, stalled, open: Mutex::default(), said }, heard)
@@ -67,14 +71,14 @@ impl Streams {
     pub(crate) fn send(
         &self,
         address: &str,
-        expected: Expected,
+        expected: ExpectedPeer,
         frame: Arc<v1::Beats>,
         until: Instant,
     ) -> Result<(), ErrorDetail> {
         self.transport.check(address)?;
         let mut open = self.open.lock();
         open.count += 1;
-        let waiting = Waiting { sequence: open.count, frame, until };
+        let waiting = PendingFrame { sequence: open.count, frame, until };
         if let Some(stream) = open.streams.get(address) {
             stream.newest.send_modify(|waits| {
                 let stay = match self.backlog {

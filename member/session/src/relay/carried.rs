@@ -1,6 +1,6 @@
 //! A carried heartbeat.
 
-use archon_member::Carried;
+use archon_member::RelayedHeartbeat;
 use archon_proto::convert::members::beats::Beat;
 use archon_types::{Incarnation, NodeId};
 
@@ -8,7 +8,7 @@ use archon_types::{Incarnation, NodeId};
 #[derive(Clone, Debug)]
 pub(super) struct CarriedBeat(pub(super) Beat);
 
-impl Carried for CarriedBeat {
+impl RelayedHeartbeat for CarriedBeat {
     fn node(&self) -> NodeId {
         self.0.node
     }

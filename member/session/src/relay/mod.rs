@@ -13,17 +13,17 @@ mod frames;
 mod stream;
 
 use self::carried::CarriedBeat;
-use self::stream::{Carry, Input};
-use crate::beats::{Backlog, Said, Streams};
+use self::stream::{Input, MemberBeats};
+use crate::beats::{Backlog, StreamMessage, Streams};
 use crate::clock::Clock;
 use crate::coordinators::Coordinators;
 use archon_frames::{FrameError, FrameReader, FrameWriter};
-use archon_member::{Relay, RelayEffect, ReturnAddress, Rows, Took, Towards};
-use archon_proto::convert::members::beats::{Beat, BeatAnswers, Beats, Judged};
+use archon_member::{BatchRecipients, Relay, RelayEffect, RelayOutcome, ReturnAddress, Rows};
+use archon_proto::convert::members::beats::{Beat, BeatAnswers, Beats, HeartbeatAnswers};
 use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
-use archon_security::Expected;
-use archon_types::{ErrorDetail, ErrorKind, LeaseTiming, Millis, NodeId, Over, Version};
+use archon_security::ExpectedPeer;
+use archon_types::{ErrorDetail, ErrorKind, FencingProof, LeaseTiming, Millis, NodeId, Version};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl RelayStreams {
         // One incarnation at a time.
         let mut waiting = self.waiting.lock().await;
         let (streams, mut heard) = Streams::new(coordinators.transport().clone(), Backlog::Frames(BACKLOG), WORTH);
-        let mut life = Life {
+        let mut life = RelayIncarnation {
             coordinators,
             clock,
             member,
@@ -141,7 +141,7 @@ impl RelayStreams {
 }
 
 /// One incarnation of a relay.
-struct Life<'a> {
+struct RelayIncarnation<'a> {
     coordinators: &'a Coordinators,
     clock: &'a dyn Clock,
     member: Member,
@@ -153,14 +153,14 @@ struct Life<'a> {
     counts: &'a RelayCounts,
 }
 
-impl Life<'_> {
+impl RelayIncarnation<'_> {
     fn take(&mut self, input: Input) {
         match input {
             Input::Ended(stream) => {
                 self.members.remove(&stream);
                 self.relay.ended(stream);
             }
-            Input::Carry(Carry { stream, beats, answers, came }) => {
+            Input::Carry(MemberBeats { stream, beats, answers, came }) => {
                 self.members.entry(stream).or_insert(answers);
                 let from = ReturnAddress { stream, frame: beats.batch };
                 if beats.cluster != self.member.cluster {
@@ -176,10 +176,10 @@ impl Life<'_> {
 
     fn heard(&mut self, from: ReturnAddress, beat: Beat, came: Millis) {
         match self.relay.heard(from, CarriedBeat(beat), self.rows, came) {
-            Took::Leaves | Took::Old => {}
-            Took::Over(over) => self.say_over(from, over),
-            Took::Waits => self.say_no_coordinator(from),
-            Took::Busy => {
+            RelayOutcome::Leaves | RelayOutcome::Old => {}
+            RelayOutcome::Over(over) => self.say_over(from, over),
+            RelayOutcome::Waits => self.say_no_coordinator(from),
+            RelayOutcome::Busy => {
                 self.counts.busy.fetch_add(1, Ordering::Relaxed);
                 let why = "this node carries heartbeats for enough members; ask another one";
                 self.say(from, Err(ErrorDetail::new(ErrorKind::Overloaded, why)));
@@ -188,7 +188,7 @@ impl Life<'_> {
     }
 
     /// Handles a message of a coordinator, or the end of its stream.
-    fn hear(&mut self, Said { address, stream, what, .. }: Said) {
+    fn hear(&mut self, StreamMessage { address, stream, what, .. }: StreamMessage) {
         let now = self.clock.now();
         let refused = match what {
             Ok(BeatAnswers { batch, outcome: Ok(judged), .. }) => {
@@ -219,7 +219,7 @@ impl Life<'_> {
     }
 
     /// Passes each answer to the stream of the member that it names.
-    fn pass_back(&mut self, batch: u64, judged: Judged) {
+    fn pass_back(&mut self, batch: u64, judged: HeartbeatAnswers) {
         let named = judged.answers.iter().map(|answer| (answer.node, answer.incarnation, answer.number));
         let routes = self.relay.answered(batch, named);
         let next_departure_ms = Some(self.relay.next_departure_ms(self.clock.now()));
@@ -230,7 +230,7 @@ impl Life<'_> {
                     answer.news.as_mut().and_then(|news| judged.news.get(std::mem::take(&mut news.place)).cloned());
                 let news = news.into_iter().collect();
                 let now = judged.now;
-                self.say(to, Ok(Judged { answers: vec![answer], now, next_departure_ms, news }));
+                self.say(to, Ok(HeartbeatAnswers { answers: vec![answer], now, next_departure_ms, news }));
             }
         }
     }
@@ -245,9 +245,9 @@ impl Life<'_> {
         }
     }
 
-    fn depart(&self, batch: u64, beats: Vec<CarriedBeat>, towards: Towards) {
+    fn depart(&self, batch: u64, beats: Vec<CarriedBeat>, towards: BatchRecipients) {
         let order = self.coordinators.order();
-        let count = if towards == Towards::Leader { 1 } else { order.len() };
+        let count = if towards == BatchRecipients::Leader { 1 } else { order.len() };
         let (until, relay) = (Instant::now() + WORTH, Some((self.member.node, self.member.incarnation)));
         self.counts.beats.fetch_add(beats.len() as u64, Ordering::Relaxed);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
@@ -255,7 +255,7 @@ impl Life<'_> {
             let head = Beats { cluster: self.member.cluster, batch, beats: Vec::new(), relay };
             let frame = Arc::new(v1::Beats { beats, ..head.into() });
             for address in order.iter().take(count) {
-                if let Err(detail) = self.streams.send(address, Expected::Coordinators, Arc::clone(&frame), until) {
+                if let Err(detail) = self.streams.send(address, ExpectedPeer::Coordinators, Arc::clone(&frame), until) {
                     tracing::debug!(%detail, address, "no heartbeats go there");
                 }
             }
@@ -268,12 +268,12 @@ impl Life<'_> {
         self.say(to, Err(ErrorDetail::new(ErrorKind::NoQuorum, why)));
     }
 
-    fn say_over(&self, to: ReturnAddress, over: Over) {
+    fn say_over(&self, to: ReturnAddress, over: FencingProof) {
         self.counts.over.fetch_add(1, Ordering::Relaxed);
         self.answer(to, BeatAnswers::over(to.frame, over));
     }
 
-    fn say(&self, to: ReturnAddress, outcome: Result<Judged, ErrorDetail>) {
+    fn say(&self, to: ReturnAddress, outcome: Result<HeartbeatAnswers, ErrorDetail>) {
         self.answer(to, BeatAnswers::new(to.frame, outcome));
     }
 

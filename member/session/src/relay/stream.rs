@@ -21,14 +21,14 @@ const STALLED: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum Input {
     /// Heartbeats.
-    Carry(Carry),
+    Carry(MemberBeats),
     /// The stream with this number has ended.
     Ended(u64),
 }
 
 /// Heartbeats of one member.
 #[derive(Debug)]
-pub(super) struct Carry {
+pub(super) struct MemberBeats {
     /// Number of the stream.
     pub(super) stream: u64,
     pub(super) beats: Beats,
@@ -70,7 +70,7 @@ async fn carry(
                 heard = Instant::now();
                 let beats = Beats::try_from(beats?).map_err(|error| FrameError::Refused(error.into()))?;
                 check_own(&beats, check).map_err(FrameError::Refused)?;
-                let carry = Carry { stream: number, beats, answers: answers.clone(), came: clock.now() };
+                let carry = MemberBeats { stream: number, beats, answers: answers.clone(), came: clock.now() };
                 if inputs.send(Input::Carry(carry)).await.is_err() {
                     return Ok(());
                 }

@@ -1,12 +1,12 @@
 //! Heartbeat streams to coordinators simulated by the test.
 
-use crate::support::{self, Played, SOON};
+use crate::support::{self, FakeListener, SOON};
 use archon_frames::{FrameReader, FrameWriter};
-use archon_member::{LeaseAnswer, Taken};
-use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
+use archon_member::{GrantOutcome, LeaseAnswer};
+use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, HeartbeatAnswers, LeaseGrant};
 use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
-use archon_session::{BeatStreams, Coordinators, NotGranted, Recipient};
+use archon_session::{BeatFailure, BeatStreams, Coordinators, Recipient};
 use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, RelayAddress};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ struct Stream {
 }
 
 impl Stream {
-    async fn of(played: &Played) -> Self {
+    async fn of(played: &FakeListener) -> Self {
         let (reader, writer) = played.stream().await;
         Self { reader, writer }
     }
@@ -48,14 +48,14 @@ impl Stream {
     }
 
     async fn grants(&mut self, number: u64) {
-        let granted = Ok(Granted { lease_ms: 1_000, withdrawn: vec![] });
+        let granted = Ok(LeaseGrant { lease_ms: 1_000, withdrawn: vec![] });
         let answer = BeatAnswer::new(NODE, LIFE, number, granted);
         self.says(BeatAnswers::new(number, Ok(judged(answer)))).await;
     }
 }
 
-fn judged(answer: BeatAnswer) -> Judged {
-    Judged::new(vec![answer], NOW)
+fn judged(answer: BeatAnswer) -> HeartbeatAnswers {
+    HeartbeatAnswers::new(vec![answer], NOW)
 }
 
 fn beat(number: u64) -> Beat {
@@ -71,11 +71,11 @@ struct TestBed {
 }
 
 impl TestBed {
-    fn new(played: &[&Played]) -> Self {
+    fn new(played: &[&FakeListener]) -> Self {
         Self::with_deadline(played, LONG_DEADLINE)
     }
 
-    fn with_deadline(played: &[&Played], deadline: Duration) -> Self {
+    fn with_deadline(played: &[&FakeListener], deadline: Duration) -> Self {
         let addresses = played.iter().map(|played| played.address.clone()).collect();
         Self {
             coordinators: Coordinators::new(addresses, archon_security::Transport::default(), Vec::new),
@@ -91,7 +91,7 @@ impl TestBed {
         let take = |answer: LeaseAnswer, now| {
             assert_eq!(now, NOW);
             self.taken.lock().unwrap().push(answer.number);
-            Taken::Granted { lapsed_ms: 0, withdrawn: answer.withdrawn }
+            GrantOutcome::Granted { lapsed_ms: 0, withdrawn: answer.withdrawn }
         };
         tokio::select! {
             result = test(&streams) => result,
@@ -99,7 +99,7 @@ impl TestBed {
         }
     }
 
-    async fn beat(&self, streams: &BeatStreams, to: &Played, number: u64) -> Result<(), NotGranted> {
+    async fn beat(&self, streams: &BeatStreams, to: &FakeListener, number: u64) -> Result<(), BeatFailure> {
         self.coordinators.beat(streams, Recipient::Coordinator(&to.address), beat(number)).await.map(drop)
     }
 
@@ -114,7 +114,7 @@ impl TestBed {
 
 #[tokio::test]
 async fn answer_after_the_deadline_still_counts() {
-    let played = Played::start().await;
+    let played = FakeListener::start().await;
     let bed = TestBed::with_deadline(&[&played], DEADLINE);
     bed.run(async |streams| {
         let serves = async {
@@ -127,7 +127,7 @@ async fn answer_after_the_deadline_still_counts() {
             stream
         };
         let asks = async {
-            assert_eq!(bed.beat(streams, &played, 1).await, Err(NotGranted::Failed(None)));
+            assert_eq!(bed.beat(streams, &played, 1).await, Err(BeatFailure::Failed(None)));
             assert_eq!(bed.beat(streams, &played, 2).await, Ok(()));
             bed.until_taken(1).await;
         };
@@ -142,7 +142,7 @@ async fn answer_after_the_deadline_still_counts() {
 /// again.
 #[tokio::test]
 async fn late_answer_ends_fenced_incarnation() {
-    let played = Played::start().await;
+    let played = FakeListener::start().await;
     let bed = TestBed::with_deadline(&[&played], DEADLINE);
     bed.run(async |streams| {
         let serves = async {
@@ -155,8 +155,8 @@ async fn late_answer_ends_fenced_incarnation() {
             stream
         };
         let asks = async {
-            assert_eq!(bed.beat(streams, &played, 1).await, Err(NotGranted::Failed(None)));
-            assert_eq!(bed.beat(streams, &played, 2).await, Err(NotGranted::Stale));
+            assert_eq!(bed.beat(streams, &played, 1).await, Err(BeatFailure::Failed(None)));
+            assert_eq!(bed.beat(streams, &played, 2).await, Err(BeatFailure::Stale));
         };
         tokio::join!(serves, asks);
     })
@@ -165,7 +165,7 @@ async fn late_answer_ends_fenced_incarnation() {
 
 #[tokio::test]
 async fn closed_stream_fails_at_once_and_next_beat_reconnects() {
-    let played = Played::start().await;
+    let played = FakeListener::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let breaks_off = async {
@@ -173,7 +173,7 @@ async fn closed_stream_fails_at_once_and_next_beat_reconnects() {
         };
         let begun = Instant::now();
         let (asked, ()) = tokio::join!(bed.beat(streams, &played, 1), breaks_off);
-        assert_eq!(asked, Err(NotGranted::Failed(None)));
+        assert_eq!(asked, Err(BeatFailure::Failed(None)));
         assert!(begun.elapsed() < LONG_DEADLINE, "after {:?}", begun.elapsed());
         let serves = async {
             let mut stream = Stream::of(&played).await;
@@ -186,11 +186,11 @@ async fn closed_stream_fails_at_once_and_next_beat_reconnects() {
     })
     .await;
     // This address has no listener any longer.
-    let address = Played::start().await.address;
+    let address = FakeListener::start().await.address;
     bed.run(async |streams| {
         let begun = Instant::now();
         let asked = bed.coordinators.beat(streams, Recipient::Coordinator(&address), beat(3)).await;
-        assert_eq!(asked.map(drop), Err(NotGranted::Failed(None)));
+        assert_eq!(asked.map(drop), Err(BeatFailure::Failed(None)));
         assert!(begun.elapsed() < LONG_DEADLINE, "after {:?}", begun.elapsed());
     })
     .await;
@@ -198,7 +198,7 @@ async fn closed_stream_fails_at_once_and_next_beat_reconnects() {
 
 #[tokio::test]
 async fn refusals_name_the_leader_or_end_the_incarnation() {
-    let played = Played::start().await;
+    let played = FakeListener::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
@@ -220,9 +220,9 @@ async fn refusals_name_the_leader_or_end_the_incarnation() {
         };
         let asks = async {
             let hint = Some("127.0.0.1:1".to_owned());
-            assert_eq!(bed.beat(streams, &played, 1).await, Err(NotGranted::Failed(hint)));
+            assert_eq!(bed.beat(streams, &played, 1).await, Err(BeatFailure::Failed(hint)));
             assert_eq!(bed.beat(streams, &played, 2).await, Ok(()));
-            assert_eq!(bed.beat(streams, &played, 3).await, Err(NotGranted::Stale));
+            assert_eq!(bed.beat(streams, &played, 3).await, Err(BeatFailure::Stale));
         };
         tokio::join!(serves, asks);
     })
@@ -231,7 +231,7 @@ async fn refusals_name_the_leader_or_end_the_incarnation() {
 
 #[tokio::test]
 async fn stream_with_overdue_answer_is_reconnected() {
-    let played = Played::start().await;
+    let played = FakeListener::start().await;
     let bed = TestBed::with_deadline(&[&played], DEADLINE);
     bed.run(async |streams| {
         let serves = async {
@@ -263,7 +263,7 @@ async fn stream_with_overdue_answer_is_reconnected() {
 
 #[tokio::test]
 async fn grant_of_new_leader_closes_stream_to_former_one() {
-    let (former, next) = (Played::start().await, Played::start().await);
+    let (former, next) = (FakeListener::start().await, FakeListener::start().await);
     let bed = TestBed::with_deadline(&[&former, &next], DEADLINE);
     bed.run(async |streams| {
         let serves = async {
@@ -287,7 +287,7 @@ async fn grant_of_new_leader_closes_stream_to_former_one() {
 
 #[tokio::test]
 async fn unreadable_answer_ends_stream_and_grants_nothing() {
-    let played = Played::start().await;
+    let played = FakeListener::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
@@ -300,7 +300,7 @@ async fn unreadable_answer_ends_stream_and_grants_nothing() {
             assert!(ended.is_err(), "{ended:?}");
         };
         let (asked, ()) = tokio::join!(bed.beat(streams, &played, 1), serves);
-        assert_eq!(asked, Err(NotGranted::Failed(None)));
+        assert_eq!(asked, Err(BeatFailure::Failed(None)));
         assert!(bed.taken.lock().unwrap().is_empty());
     })
     .await;
@@ -317,7 +317,7 @@ async fn few_members_without_relay_ask_the_leader_directly() {
         [1, 2].map(|number| RelayAddress { node: NodeId::new(number), name: String::new(), address: String::new() });
     let asked = AtomicU32::new(0);
     let attempt = async |to: Recipient<'_>| match to {
-        Recipient::Relay(_) => Err(NotGranted::NoCoordinator),
+        Recipient::Relay(_) => Err(BeatFailure::NoCoordinator),
         Recipient::Coordinator(_) => {
             asked.fetch_add(1, Ordering::Relaxed);
             Ok(())
@@ -325,7 +325,7 @@ async fn few_members_without_relay_ask_the_leader_directly() {
     };
     for _ in 0..3_200 {
         let answered = bed.coordinators.heartbeat(&relays, attempt).await;
-        assert!(matches!(answered, Ok(()) | Err(NotGranted::NoCoordinator)), "{answered:?}");
+        assert!(matches!(answered, Ok(()) | Err(BeatFailure::NoCoordinator)), "{answered:?}");
     }
     // One in 32: a hundred on average, with a standard deviation of ten.
     let asked = asked.into_inner();

@@ -1,28 +1,30 @@
 //! Heartbeats that a node carries between members and a coordinator simulated by the test.
 
-use crate::support::relaying::{Carried, LIFE, NOW, Relay, Serving, cluster, granted, granted_as};
-use crate::support::{Played, SOON};
+use crate::support::relaying::{LIFE, NOW, Relay, RelayedMember, SimulatedStream, cluster, granted, granted_as};
+use crate::support::{FakeListener, SOON};
 use archon_proto::convert::members::beat_proofs::{answer_statement, beat_statement, news_statement};
-use archon_proto::convert::members::beats::{BeatAnswer, Beats, Granted, Judged, NewsFor};
-use archon_proto::convert::tables::news::News;
+use archon_proto::convert::members::beats::{BeatAnswer, Beats, HeartbeatAnswers, LeaseGrant, NewsFor};
+use archon_proto::convert::tables::table_updates::TableUpdates;
 use archon_proto::v1;
 use archon_security::BeatKey;
-use archon_session::NotGranted;
-use archon_types::{BootId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, StorageId, Version};
+use archon_session::BeatFailure;
+use archon_types::{
+    BootId, ErrorDetail, ErrorKind, FencingProof, Incarnation, LeaseTiming, NodeId, StorageId, Version,
+};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-fn over(node: u64, incarnation: Incarnation) -> Over {
-    Over { node: NodeId::new(node), incarnation, version: Version::new(81) }
+fn over(node: u64, incarnation: Incarnation) -> FencingProof {
+    FencingProof { node: NodeId::new(node), incarnation, version: Version::new(81) }
 }
 
 #[tokio::test]
 async fn heartbeats_share_a_batch_and_get_separate_answers() {
-    let coordinator = Played::start().await;
+    let coordinator = FakeListener::start().await;
     let relay = Relay::start(&[&coordinator]).await;
-    let (mut one, mut two) = (Carried::new(1), Carried::new(2));
+    let (mut one, mut two) = (RelayedMember::new(1), RelayedMember::new(2));
     let serves = async {
-        let mut serving = Serving::begin(&coordinator).await;
+        let mut serving = SimulatedStream::begin(&coordinator).await;
         let mut nodes = Vec::new();
         while nodes.len() < 2 {
             let beats = serving.answers(granted).await;
@@ -43,13 +45,13 @@ async fn heartbeats_share_a_batch_and_get_separate_answers() {
 
 #[tokio::test]
 async fn next_leader_answers_heartbeat_kept_by_relay() {
-    let (gone, next_leader) = (Played::start().await, Played::start().await);
+    let (gone, next_leader) = (FakeListener::start().await, FakeListener::start().await);
     let relay = Relay::start(&[&gone, &next_leader]).await;
-    let mut member = Carried::new(1);
+    let mut member = RelayedMember::new(1);
     let serves = async {
-        let mut silent = Serving::begin(&gone).await;
+        let mut silent = SimulatedStream::begin(&gone).await;
         silent.hears().await;
-        let mut serving = Serving::begin(&next_leader).await;
+        let mut serving = SimulatedStream::begin(&next_leader).await;
         let beats = serving.hears().await;
         serving.says(&beats, Err(ErrorDetail::new(ErrorKind::NoQuorum, "an election goes on"))).await;
         assert_eq!(serving.answers(granted).await.beats[0].number, 1);
@@ -57,16 +59,16 @@ async fn next_leader_answers_heartbeat_kept_by_relay() {
     };
     let begun = Instant::now();
     let (_open, (answered, leases)) = tokio::join!(serves, member.asks(&relay, 1, true));
-    assert_eq!(answered.map(drop), Err(NotGranted::NoCoordinator));
+    assert_eq!(answered.map(drop), Err(BeatFailure::NoCoordinator));
     assert_eq!(leases, [1_001], "after {:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn relay_notifies_fenced_member_unasked() {
-    let coordinator = Played::start().await;
+    let coordinator = FakeListener::start().await;
     let relay = Relay::start(&[&coordinator]).await;
-    let mut member = Carried::new(1);
-    let serves = Serving::once(&coordinator, granted);
+    let mut member = RelayedMember::new(1);
+    let serves = SimulatedStream::once(&coordinator, granted);
     let (_open, (answered, _)) = tokio::join!(serves, member.asks(&relay, 1, true));
     answered.unwrap();
     // A notice for another incarnation does not concern it.
@@ -79,14 +81,14 @@ async fn relay_notifies_fenced_member_unasked() {
 async fn fenced_member_is_notified_without_any_coordinator() {
     let relay = Relay::start(&[]).await;
     relay.told.ends(over(1, LIFE));
-    let (answered, _) = Carried::new(1).asks(&relay, 1, false).await;
-    assert_eq!(answered.map(drop), Err(NotGranted::Stale));
-    let (answered, _) = Carried::new(2).asks(&relay, 1, false).await;
-    let lives = matches!(answered, Err(NotGranted::NoCoordinator | NotGranted::Failed(None)));
+    let (answered, _) = RelayedMember::new(1).asks(&relay, 1, false).await;
+    assert_eq!(answered.map(drop), Err(BeatFailure::Stale));
+    let (answered, _) = RelayedMember::new(2).asks(&relay, 1, false).await;
+    let lives = matches!(answered, Err(BeatFailure::NoCoordinator | BeatFailure::Failed(None)));
     assert!(lives, "another member is not told so: {answered:?}");
     // A client that does not know this notice reads it as a refusal of the relay.
     let (mut reader, mut writer) = relay.stream().await;
-    let beats = vec![Carried::new(1).beat(9)];
+    let beats = vec![RelayedMember::new(1).beat(9)];
     writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 7, beats, relay: None }));
     writer.flush().await.unwrap();
     let answer = timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an answer").unwrap();
@@ -95,25 +97,25 @@ async fn fenced_member_is_notified_without_any_coordinator() {
 
 #[tokio::test]
 async fn stopping_relay_is_left_at_once() {
-    let coordinator = Played::start().await;
+    let coordinator = FakeListener::start().await;
     let relay = Relay::start(&[&coordinator]).await;
-    let mut member = Carried::new(1);
+    let mut member = RelayedMember::new(1);
     let stops = async {
-        let mut serving = Serving::begin(&coordinator).await;
+        let mut serving = SimulatedStream::begin(&coordinator).await;
         serving.hears().await;
         relay.stop.cancel();
         serving
     };
     let ((answered, _), _open) = tokio::join!(member.asks(&relay, 1, false), stops);
-    assert_eq!(answered.map(drop), Err(NotGranted::Failed(None)));
+    assert_eq!(answered.map(drop), Err(BeatFailure::Failed(None)));
 }
 
 #[tokio::test]
 async fn member_cannot_send_heartbeats_of_others() {
-    let coordinator = Played::start().await;
+    let coordinator = FakeListener::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let (mut reader, mut writer) = relay.stream().await;
-    let beats = [Carried::new(1).beat(1), Carried::new(2).beat(1)].into();
+    let beats = [RelayedMember::new(1).beat(1), RelayedMember::new(2).beat(1)].into();
     writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 1, beats, relay: None }));
     writer.flush().await.unwrap();
     let answer = timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an end");
@@ -127,11 +129,11 @@ fn key(storage: u128) -> BeatKey {
 
 #[tokio::test]
 async fn lease_forged_by_relay_is_rejected() {
-    let coordinator = Played::start().await;
+    let coordinator = FakeListener::start().await;
     let relay = Relay::start(&[&coordinator]).await;
-    let mut member = Carried::with_key(1, Some(key(1)));
+    let mut member = RelayedMember::with_key(1, Some(key(1)));
     let serves = async {
-        let mut serving = Serving::begin(&coordinator).await;
+        let mut serving = SimulatedStream::begin(&coordinator).await;
         for forger in [None, Some(key(7)), Some(key(1))] {
             let beats = serving.answers(|beats| granted_as(beats, forger.as_ref())).await;
             assert!(key(1).proves(&beat_statement(&beats.beats[0]), &beats.beats[0].proof));
@@ -141,7 +143,7 @@ async fn lease_forged_by_relay_is_rejected() {
     let asks = async {
         for number in [1, 2] {
             let (answered, leases) = member.asks(&relay, number, false).await;
-            assert_eq!((answered.map(drop), leases), (Err(NotGranted::Failed(None)), vec![]), "made up");
+            assert_eq!((answered.map(drop), leases), (Err(BeatFailure::Failed(None)), vec![]), "made up");
         }
         member.asks(&relay, 3, true).await
     };
@@ -154,7 +156,7 @@ async fn lease_forged_by_relay_is_rejected() {
 fn encoded_news(version: u64) -> bytes::Bytes {
     let (complete, newest) = (Version::new(version), Version::new(version));
     let (deltas, coordinators) = (Vec::new(), Vec::new());
-    News { deltas, nodes: None, tables: None, complete, newest, coordinators }
+    TableUpdates { deltas, nodes: None, tables: None, complete, newest, coordinators }
         .with_encoded(Vec::new(), bytes::Bytes::new())
 }
 
@@ -165,9 +167,9 @@ fn answer_with(
     place: usize,
     key: Option<&BeatKey>,
     forger: Option<&BeatKey>,
-) -> Judged {
+) -> HeartbeatAnswers {
     let beat = &beats.beats[0];
-    let granted = Granted { lease_ms: 1_000 + beat.node.get(), withdrawn: vec![] };
+    let granted = LeaseGrant { lease_ms: 1_000 + beat.node.get(), withdrawn: vec![] };
     let mut answer = BeatAnswer::new(beat.node, beat.incarnation, beat.number, Ok(granted));
     if let (Some(key), Some(forger)) = (key, forger) {
         answer.proof = key.prove(&answer_statement(&answer, &NOW));
@@ -176,16 +178,17 @@ fn answer_with(
     } else {
         answer.news = Some(NewsFor { place, proof: bytes::Bytes::new() });
     }
-    Judged { news, ..Judged::new(vec![answer], NOW) }
+    HeartbeatAnswers { news, ..HeartbeatAnswers::new(vec![answer], NOW) }
 }
 
 #[tokio::test]
 async fn table_updates_go_to_member_named_in_answer() {
-    let coordinator = Played::start().await;
+    let coordinator = FakeListener::start().await;
     let relay = Relay::start(&[&coordinator]).await;
-    let mut member = Carried::new(1);
-    let serves =
-        Serving::once(&coordinator, |beats| answer_with(beats, vec![encoded_news(7), encoded_news(9)], 1, None, None));
+    let mut member = RelayedMember::new(1);
+    let serves = SimulatedStream::once(&coordinator, |beats| {
+        answer_with(beats, vec![encoded_news(7), encoded_news(9)], 1, None, None)
+    });
     let (_open, (answered, leases)) = tokio::join!(serves, member.asks(&relay, 1, true));
     assert!(answered.is_ok() && leases == [1_001]);
     assert_eq!(*member.news.lock().unwrap(), [Ok(Version::new(9))]);
@@ -193,11 +196,11 @@ async fn table_updates_go_to_member_named_in_answer() {
 
 #[tokio::test]
 async fn table_updates_forged_by_relay_are_rejected() {
-    let coordinator = Played::start().await;
+    let coordinator = FakeListener::start().await;
     let relay = Relay::start(&[&coordinator]).await;
-    let mut member = Carried::with_key(1, Some(key(1)));
+    let mut member = RelayedMember::with_key(1, Some(key(1)));
     let serves = async {
-        let mut serving = Serving::begin(&coordinator).await;
+        let mut serving = SimulatedStream::begin(&coordinator).await;
         let own = key(1);
         for (version, forger) in [(7, key(7)), (8, key(1))] {
             let news = vec![encoded_news(version)];
@@ -206,7 +209,7 @@ async fn table_updates_forged_by_relay_are_rejected() {
         // The proof is for other updates than the ones that come.
         let others = |beats: &Beats| {
             let news = vec![encoded_news(10)];
-            Judged { news, ..answer_with(beats, vec![encoded_news(9)], 0, Some(&own), Some(&own)) }
+            HeartbeatAnswers { news, ..answer_with(beats, vec![encoded_news(9)], 0, Some(&own), Some(&own)) }
         };
         serving.answers(others).await;
         serving

@@ -28,13 +28,13 @@ fn key() -> BeatKey {
 
 /// A relay that forges its answers, or forwards those of a coordinator.
 #[derive(Clone)]
-struct Played {
+struct FakeRelay {
     honest: bool,
     asked: mpsc::UnboundedSender<v1::ReportRequest>,
 }
 
 #[tonic::async_trait]
-impl Carrier for Played {
+impl Carrier for FakeRelay {
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
         let request = request.into_inner();
         let outcomes = vec![None; request.reports.len()];
@@ -52,7 +52,7 @@ async fn relay(node: u64, honest: bool) -> (RelayAddress, mpsc::UnboundedReceive
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (asked, requests) = mpsc::unbounded_channel();
-    let server = tonic::transport::Server::builder().add_service(CarrierServer::new(Played { honest, asked }));
+    let server = tonic::transport::Server::builder().add_service(CarrierServer::new(FakeRelay { honest, asked }));
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     (RelayAddress { node: NodeId::new(node), name: format!("n{node}"), address }, requests)
 }

@@ -4,8 +4,8 @@ use super::phrases::{because, coordinators, lasts, name, partition_name};
 use crate::status::Event;
 use archon_types::subject::Subject;
 use archon_types::{
-    EventFacts, Millis, NodeGoal, Outgrown, RecordedEvent, Right, SettingChanged, TableTraits, Word, bytes_text,
-    grantee_text, weight_limit_text,
+    EventFacts, ExceededLimit, Millis, NodeGoal, OpenEnum, RecordedEvent, Right, SettingChanged, TableTraits,
+    bytes_text, grantee_text, weight_limit_text,
 };
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -80,11 +80,11 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
             format!("placement {placement_id} on {node} is to be deleted: {why}")
         }
         EventFacts::GoalChanged { goal } => match goal {
-            Word::Known(NodeGoal::Serve) => "serves again".to_owned(),
-            Word::Known(NodeGoal::Cordon) => "cordoned: it receives no new replicas".to_owned(),
-            Word::Known(NodeGoal::Drain) => "drain started".to_owned(),
-            Word::Known(NodeGoal::Maintain) => "in maintenance".to_owned(),
-            Word::Unknown(goal) => goal.clone(),
+            OpenEnum::Known(NodeGoal::Serve) => "serves again".to_owned(),
+            OpenEnum::Known(NodeGoal::Cordon) => "cordoned: it receives no new replicas".to_owned(),
+            OpenEnum::Known(NodeGoal::Drain) => "drain started".to_owned(),
+            OpenEnum::Known(NodeGoal::Maintain) => "in maintenance".to_owned(),
+            OpenEnum::Unknown(goal) => goal.clone(),
         },
         EventFacts::NodeAltered { before, after } => format!("changed from {before} to {after}"),
         EventFacts::LeadershipBumped { epoch, why } => {
@@ -110,7 +110,7 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
         }
         EventFacts::SplitBegun { right, at, outgrown_bytes, outgrown_rate } => {
             let right = partition_name(&table(), *right);
-            let outgrown = outgrown_bytes.map(Outgrown::Bytes).or(outgrown_rate.map(Outgrown::Rate));
+            let outgrown = outgrown_bytes.map(ExceededLimit::Bytes).or(outgrown_rate.map(ExceededLimit::Rate));
             let why = outgrown.map_or_else(String::new, |by| format!("automatically, since {by}, "));
             format!("is being split {why}at {at}: keys from there on move to {right}")
         }
@@ -145,7 +145,7 @@ fn text(subject: &Subject, at: Millis, facts: &EventFacts) -> String {
             format!("settings changed: {}", changes.iter().map(step).collect::<Vec<_>>().join(", "))
         }
         EventFacts::AccessChanged { client, before, after, weight_max } => {
-            let right = |right: &Option<Word<Right>>| right.as_ref().and_then(Word::known);
+            let right = |right: &Option<OpenEnum<Right>>| right.as_ref().and_then(OpenEnum::known);
             let (before, after) = (right(before), right(after));
             let grantee = grantee_text(client.as_deref(), after.or(before));
             let tables = if matches!(subject, Subject::Table { .. }) { "it" } else { "every table" };

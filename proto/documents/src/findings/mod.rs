@@ -13,7 +13,7 @@ pub use phrases::coordinators;
 pub use quorum::waits_for;
 
 use archon_types::subject::Subject;
-use archon_types::{Finding, Millis, ReasonCode, Severity, Word};
+use archon_types::{Finding, Millis, OpenEnum, ReasonCode, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,10 +23,10 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// Code of the reason.
-    pub code: Word<ReasonCode>,
+    pub code: OpenEnum<ReasonCode>,
     /// Severity: that of the code, or `notice` if the state of the cluster makes the condition intended.
     #[serde(default = "severity_of_older_versions")]
-    pub severity: Word<Severity>,
+    pub severity: OpenEnum<Severity>,
     /// The object.
     pub subject: Subject,
     /// Facts of the code, as listed there. `alike` and `first_alike`: number of partitions with this finding and the first of
@@ -42,7 +42,7 @@ pub struct Reason {
 }
 
 /// Returns the severity of a reason in a status from a coordinator that names none.
-fn severity_of_older_versions() -> Word<Severity> {
+fn severity_of_older_versions() -> OpenEnum<Severity> {
     Severity::Warning.into()
 }
 

@@ -22,10 +22,10 @@ use tonic::{Request, Response, Status};
 const BUDGET: usize = 4 * 1024 * 1024;
 const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-struct Counted;
+struct CountedService;
 
 #[tonic::async_trait]
-impl Stats for Counted {
+impl Stats for CountedService {
     async fn read(&self, request: Request<ReadStatsRequest>) -> Result<Response<ReadStatsResponse>, Status> {
         let bytes = request.into_inner().cluster.map_or(0, |cluster| cluster.cluster_id.len());
         Ok(Response::new(ReadStatsResponse { node: bytes.to_string(), stats: Vec::new() }))
@@ -33,9 +33,9 @@ impl Stats for Counted {
 }
 
 /// A message that announces the maximum length, but sends only these bytes.
-struct Partial(Vec<Bytes>);
+struct TruncatedMessage(Vec<Bytes>);
 
-impl Partial {
+impl TruncatedMessage {
     fn of(bytes: usize) -> Body {
         let length = u32::try_from(MESSAGE_BYTES_MAX).unwrap().to_be_bytes();
         let head = Bytes::from([&[0][..], &length].concat());
@@ -43,7 +43,7 @@ impl Partial {
     }
 }
 
-impl http_body::Body for Partial {
+impl http_body::Body for TruncatedMessage {
     type Data = Bytes;
     type Error = Status;
 
@@ -55,7 +55,7 @@ impl http_body::Body for Partial {
 async fn send_partial(mut channel: Channel, bytes: usize) -> Option<ErrorKind> {
     let request = http::Request::post("http://member/archon.v1.Stats/Read").header("content-type", "application/grpc");
     std::future::poll_fn(|context| channel.poll_ready(context)).await.ok()?;
-    let answer = channel.call(request.body(Partial::of(bytes)).unwrap()).await.ok()?;
+    let answer = channel.call(request.body(TruncatedMessage::of(bytes)).unwrap()).await.ok()?;
     Status::from_header_map(answer.headers()).map(|status| detail_of(&status).kind)
 }
 
@@ -68,7 +68,7 @@ async fn partial_bodies_of_many_connections_are_bounded() {
     let (budget, members) = (PartialBudget::new(BUDGET), PartialBudget::new(BUDGET));
     let server = Server::builder()
         .layer(PartialBodies::new(budget.clone(), members.clone(), "/archon.v1.Raft/"))
-        .add_service(StatsServer::new(Counted).max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(StatsServer::new(CountedService).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .serve_with_incoming(TcpListenerStream::new(listener));
     let server = tokio::spawn(server);
 

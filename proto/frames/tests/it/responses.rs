@@ -2,7 +2,7 @@
 
 use archon_frames::BoundedResponses;
 use archon_proto::convert::error::detail_of;
-use archon_proto::guarded::Guarded;
+use archon_proto::guarded_connection::GuardedConnection;
 use archon_proto::v1::stats_client::StatsClient;
 use archon_proto::v1::stats_server::{Stats, StatsServer};
 use archon_proto::v1::{ReadStatsRequest, ReadStatsResponse};
@@ -25,10 +25,10 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 /// Responds with a mebibyte, and counts the calls.
 #[derive(Default)]
-struct Large(Arc<AtomicUsize>);
+struct LargeResponse(Arc<AtomicUsize>);
 
 #[tonic::async_trait]
-impl Stats for Large {
+impl Stats for LargeResponse {
     async fn read(&self, _: Request<ReadStatsRequest>) -> Result<Response<ReadStatsResponse>, Status> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(Response::new(ReadStatsResponse { node: "7".repeat(MIB), stats: Vec::new() }))
@@ -49,13 +49,13 @@ const CALLER_CALLS: usize = 128;
 async fn member() -> Member {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let (budget, large) = (UnreadBudget::new(BUDGET), Large::default());
+    let (budget, large) = (UnreadBudget::new(BUDGET), LargeResponse::default());
     let (calls, connection_limit) = (Arc::clone(&large.0), ConnectionLimit::new(64));
     let limit = Arc::clone(&connection_limit);
     let incoming = TcpListenerStream::new(listener).map(move |accepted| {
         let stream = accepted?;
         let entry = limit.enter(stream.peer_addr()?.ip());
-        std::io::Result::Ok(Guarded::new(stream.into(), entry))
+        std::io::Result::Ok(GuardedConnection::new(stream.into(), entry))
     });
     let in_progress = CallQuota::new("calls in progress", 1_024, CALLER_CALLS);
     let responses = BoundedResponses::new(budget.clone(), UnreadBudget::new(BUDGET), "/archon.v1.Raft/");

@@ -1,10 +1,12 @@
 //! Sorting of connections by protocol, and connections without a place.
 
-use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, connect, sort};
-use archon_proto::guarded::Guarded;
+use archon_frames::{
+    FrameError, FrameReader, FrameWriter, IncomingConnections, PartialBudget, StreamKind, connect, sort,
+};
+use archon_proto::guarded_connection::GuardedConnection;
 use archon_proto::v1::Beats;
 use archon_security::connection_limit::ConnectionLimit;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::ErrorKind;
 use std::io;
 use std::sync::Arc;
@@ -18,18 +20,18 @@ use tokio_util::task::TaskTracker;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A plaintext listener that keeps streams until their peer leaves.
-struct Served {
+struct PlaintextListener {
     address: String,
-    _of_grpc: mpsc::Receiver<io::Result<Guarded>>,
+    _of_grpc: mpsc::Receiver<io::Result<GuardedConnection>>,
     /// Streams that have begun.
     begun: mpsc::Receiver<()>,
 }
 
-async fn serve(connection_limit: &Arc<ConnectionLimit>) -> Served {
+async fn serve(connection_limit: &Arc<ConnectionLimit>) -> PlaintextListener {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (grpc, of_grpc) = mpsc::channel(4);
-    let incoming = Incoming::new(listener, Arc::clone(connection_limit), Transport::default());
+    let incoming = IncomingConnections::new(listener, Arc::clone(connection_limit), Transport::default());
     let (begins, begun) = mpsc::channel(64);
     let serve = move |_, _, mut reader: FrameReader, _writer: FrameWriter| {
         let begins = begins.clone();
@@ -40,11 +42,11 @@ async fn serve(connection_limit: &Arc<ConnectionLimit>) -> Served {
     };
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tokio::spawn(sort(incoming, grpc, PartialBudget::new(1 << 20), tasks, stop, |_| {}, serve));
-    Served { address, _of_grpc: of_grpc, begun }
+    PlaintextListener { address, _of_grpc: of_grpc, begun }
 }
 
 async fn stream(address: &str) -> (FrameReader, FrameWriter) {
-    let (transport, expected) = (Transport::default(), Expected::Servers);
+    let (transport, expected) = (Transport::default(), ExpectedPeer::Servers);
     let connected = connect(&transport, address, &expected, StreamKind::Exchange, 1_024, TIMEOUT);
     let (reader, mut writer) = connected.await.unwrap();
     writer.flush().await.unwrap();
@@ -106,7 +108,7 @@ async fn streams_and_grpc_share_a_port_until_its_end() {
         let kinds = kinds.clone();
         async move { kinds.send(kind).await.unwrap() }
     };
-    let incoming = Incoming::new(listener, ConnectionLimit::new(8), Transport::default());
+    let incoming = IncomingConnections::new(listener, ConnectionLimit::new(8), Transport::default());
     let budget = PartialBudget::new(1 << 20);
     let sorting = tokio::spawn(sort(incoming, grpc, budget, tasks.clone(), stop.clone(), |_| {}, serve));
     let _silent = TcpStream::connect(address).await.unwrap();
@@ -115,7 +117,7 @@ async fn streams_and_grpc_share_a_port_until_its_end() {
     of_grpc.recv().await.unwrap().unwrap();
     for kind in [StreamKind::Beats, StreamKind::Exchange] {
         let (_reader, mut writer) =
-            connect(&Transport::default(), &address.to_string(), &Expected::Servers, kind, 1_024, TIMEOUT)
+            connect(&Transport::default(), &address.to_string(), &ExpectedPeer::Servers, kind, 1_024, TIMEOUT)
                 .await
                 .unwrap();
         writer.flush().await.unwrap();

@@ -1,10 +1,11 @@
 //! Streams over real connections.
 
 use archon_frames::{
-    FrameError, FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept, connect, turn_away,
+    ConnectionProtocol, FrameError, FrameReader, FrameWriter, Keepalive, PartialBudget, StreamKind, accept, connect,
+    turn_away,
 };
 use archon_proto::v1::OpBatch;
-use archon_security::{Expected, Transport};
+use archon_security::{ExpectedPeer, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use bytes::Bytes;
 use std::time::Duration;
@@ -38,7 +39,7 @@ impl Side {
 /// Returns the result of a connection to this address.
 async fn opened(address: &str) -> Result<(FrameReader, FrameWriter), FrameError> {
     let (transport, timeout) = (Transport::default(), Duration::from_secs(5));
-    connect(&transport, address, &Expected::Servers, StreamKind::Exchange, BYTES_MAX, timeout).await
+    connect(&transport, address, &ExpectedPeer::Servers, StreamKind::Exchange, BYTES_MAX, timeout).await
 }
 
 async fn pair() -> (Side, Side) {
@@ -48,7 +49,7 @@ async fn pair() -> (Side, Side) {
     writer.flush().await.unwrap();
     let near = Side { reader, writer };
     let (connection, _) = listener.accept().await.unwrap();
-    assert_eq!(Opening::of(&connection).await.unwrap(), Opening::Frames);
+    assert_eq!(ConnectionProtocol::of(&connection).await.unwrap(), ConnectionProtocol::Frames);
     let (kind, mut reader, writer) = accept(connection.into(), |_| PartialBudget::new(4 * BYTES_MAX)).await.unwrap();
     reader.known(BYTES_MAX);
     assert_eq!(kind, StreamKind::Exchange);
@@ -133,14 +134,14 @@ async fn http_is_distinguished_and_nonsense_refused() {
         let mut connection = TcpStream::connect(address).await.unwrap();
         connection.write_all(said).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
-        assert_eq!(Opening::of(&accepted).await.unwrap() == Opening::Frames, stream);
+        assert_eq!(ConnectionProtocol::of(&accepted).await.unwrap() == ConnectionProtocol::Frames, stream);
         if stream {
             let error = accept(accepted.into(), |_| PartialBudget::new(BYTES_MAX)).await.unwrap_err();
             assert!(error.to_string().contains("does not begin with a handshake"), "{error}");
         }
     }
     drop(TcpStream::connect(address).await.unwrap());
-    assert!(Opening::of(&listener.accept().await.unwrap().0).await.is_err());
+    assert!(ConnectionProtocol::of(&listener.accept().await.unwrap().0).await.is_err());
 }
 
 #[tokio::test]

@@ -13,7 +13,9 @@ use archon_types::limits::{
     BATCH_BYTES_MAX, BATCH_OPS_MAX, BOUND_BYTES_MAX, SCAN_LIMIT_MAX, check_expiry, check_key, check_value,
 };
 use archon_types::op::Entry;
-use archon_types::{Answer, ClientId, ErrorDetail, Expiry, Millis, Op, OpId, PartitionId, Revision, ScanOrder, Stored};
+use archon_types::{
+    Answer, ClientId, ErrorDetail, Expiry, Millis, Op, OpId, PartitionId, Revision, ScanOrder, StoredValue,
+};
 use bytes::Bytes;
 
 /// An operation in a stream.
@@ -275,10 +277,10 @@ fn op_bytes(op: &v1::Op) -> usize {
     }
 }
 
-impl From<Option<Stored>> for v1::AnswerValue {
-    fn from(found: Option<Stored>) -> Self {
+impl From<Option<StoredValue>> for v1::AnswerValue {
+    fn from(found: Option<StoredValue>) -> Self {
         match found {
-            Some(Stored { value, revision, expires }) => {
+            Some(StoredValue { value, revision, expires }) => {
                 Self { found: true, value, revision: revision.get(), expires_ms: expires.map(Millis::get) }
             }
             None => Self::default(),
@@ -286,10 +288,10 @@ impl From<Option<Stored>> for v1::AnswerValue {
     }
 }
 
-impl From<v1::AnswerValue> for Option<Stored> {
+impl From<v1::AnswerValue> for Option<StoredValue> {
     fn from(wire: v1::AnswerValue) -> Self {
         let expires = wire.expires_ms.map(Millis::new);
-        wire.found.then(|| Stored { value: wire.value, revision: Revision::new(wire.revision), expires })
+        wire.found.then(|| StoredValue { value: wire.value, revision: Revision::new(wire.revision), expires })
     }
 }
 

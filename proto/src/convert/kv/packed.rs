@@ -28,7 +28,9 @@ use crate::convert::ConvertError;
 use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_expiry, check_key, check_value};
 use archon_types::op::Entry;
-use archon_types::{Answer, ClientId, KeyRange, Millis, Op, OpId, PartitionId, Revision, ScanOrder, Stored, TableId};
+use archon_types::{
+    Answer, ClientId, KeyRange, Millis, Op, OpId, PartitionId, Revision, ScanOrder, StoredValue, TableId,
+};
 use bytes::Bytes;
 use prost::Message;
 use uuid::Uuid;
@@ -141,7 +143,7 @@ impl OpPacker {
 
 /// An operation read from a message: itself, or its fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unpacked {
+pub struct UnpackedOperation {
     /// Its tag, for the answer.
     pub tag: u64,
     /// Bytes of its keys and values.
@@ -154,7 +156,7 @@ pub struct Unpacked {
 ///
 /// # Errors
 /// [`ConvertError`] if the message cannot be divided into operations, or holds too many or too large ones.
-pub fn unpack_ops(bytes: Bytes) -> Result<Vec<Unpacked>, ConvertError> {
+pub fn unpack_ops(bytes: Bytes) -> Result<Vec<UnpackedOperation>, ConvertError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
@@ -178,7 +180,7 @@ pub fn unpack_ops(bytes: Bytes) -> Result<Vec<Unpacked>, ConvertError> {
     Ok(ops)
 }
 
-fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<Unpacked, ConvertError> {
+fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<UnpackedOperation, ConvertError> {
     let kind = reader.byte()?;
     let tag = reader.number()?;
     let (table, index) = (reader.number()?, reader.number()?);
@@ -197,7 +199,7 @@ fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<Unpacked, Conve
                 let (partition, id) = check(client, (table, index), name, &op)?;
                 Ok(TaggedOp { tag, partition, id, op })
             });
-            return Ok(Unpacked { tag, bytes, op });
+            return Ok(UnpackedOperation { tag, bytes, op });
         }
         GET => Op::Get { key: reader.take()? },
         PUT => Op::Put { key: reader.take()?, value: reader.take()? },
@@ -221,7 +223,7 @@ fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<Unpacked, Conve
     };
     let bytes = op.bytes();
     let checked = check(client, (table, index), name, &op);
-    Ok(Unpacked { tag, bytes, op: checked.map(|(partition, id)| TaggedOp { tag, partition, id, op }) })
+    Ok(UnpackedOperation { tag, bytes, op: checked.map(|(partition, id)| TaggedOp { tag, partition, id, op }) })
 }
 
 fn check(
@@ -301,7 +303,7 @@ impl ReplyPacker {
         let out = &mut self.out;
         let kind = match &reply.outcome {
             Err(_) => ERROR,
-            Ok(Answer::Value(Some(Stored { expires: None, .. }))) => VALUE,
+            Ok(Answer::Value(Some(StoredValue { expires: None, .. }))) => VALUE,
             Ok(Answer::Value(Some(_))) => EXPIRING_VALUE,
             Ok(Answer::Value(None)) => NO_VALUE,
             Ok(Answer::Written { .. }) => WRITTEN,
@@ -321,7 +323,7 @@ impl ReplyPacker {
         put_number(out, reply.log_time.get());
         match &reply.outcome {
             Err(detail) => put_bytes(out, &v1::ErrorDetail::from(detail.clone()).encode_to_vec()),
-            Ok(Answer::Value(Some(Stored { value, revision, expires }))) => {
+            Ok(Answer::Value(Some(StoredValue { value, revision, expires }))) => {
                 put_number(out, revision.get());
                 expires.iter().for_each(|expires| put_number(out, expires.get()));
                 put_bytes(out, value);
@@ -394,11 +396,11 @@ fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
         }
         VALUE => {
             let revision = Revision::new(reader.number()?);
-            Answer::Value(Some(Stored::new(reader.take()?, revision)))
+            Answer::Value(Some(StoredValue::new(reader.take()?, revision)))
         }
         EXPIRING_VALUE => {
             let (revision, expires) = (Revision::new(reader.number()?), Some(Millis::new(reader.number()?)));
-            Answer::Value(Some(Stored { value: reader.take()?, revision, expires }))
+            Answer::Value(Some(StoredValue { value: reader.take()?, revision, expires }))
         }
         NO_VALUE => Answer::Value(None),
         WRITTEN => Answer::Written { revision: Revision::new(reader.number()?) },

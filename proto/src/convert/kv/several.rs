@@ -4,7 +4,7 @@ use super::fields::{FieldReader, put_bytes, put_number};
 use crate::convert::ConvertError;
 use crate::v1;
 use archon_types::transaction::TRANSACTION_KEYS_MAX;
-use archon_types::{Change, Check, Expiry, ManyKeys, Millis, Revision, Stored, Transaction, Write};
+use archon_types::{Change, Check, Expiry, ManyKeys, Millis, Revision, StoredValue, Transaction, Write};
 
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
@@ -111,12 +111,12 @@ pub(super) fn read_transaction(reader: &mut FieldReader) -> Result<Result<Transa
     Ok(new.map_err(|refusal| ConvertError::new("Op.transaction", refusal.message)))
 }
 
-pub(super) fn put_values(out: &mut Vec<u8>, values: &[Option<Stored>]) {
+pub(super) fn put_values(out: &mut Vec<u8>, values: &[Option<StoredValue>]) {
     put_number(out, values.len() as u64);
     for stored in values {
         match stored {
             None => out.push(ABSENT),
-            Some(Stored { value, revision, expires }) => {
+            Some(StoredValue { value, revision, expires }) => {
                 out.push(if expires.is_some() { EXPIRING_VALUE } else { VALUE });
                 put_number(out, revision.get());
                 expires.iter().for_each(|expires| put_number(out, expires.get()));
@@ -126,7 +126,7 @@ pub(super) fn put_values(out: &mut Vec<u8>, values: &[Option<Stored>]) {
     }
 }
 
-pub(super) fn read_values(reader: &mut FieldReader) -> Result<Vec<Option<Stored>>, ConvertError> {
+pub(super) fn read_values(reader: &mut FieldReader) -> Result<Vec<Option<StoredValue>>, ConvertError> {
     let count = read_count(reader, "values")?;
     let mut values = Vec::with_capacity(count);
     for _ in 0..count {
@@ -135,7 +135,7 @@ pub(super) fn read_values(reader: &mut FieldReader) -> Result<Vec<Option<Stored>
             kind @ (VALUE | EXPIRING_VALUE) => {
                 let revision = Revision::new(reader.number()?);
                 let expires = if kind == EXPIRING_VALUE { Some(Millis::new(reader.number()?)) } else { None };
-                Some(Stored { value: reader.take()?, revision, expires })
+                Some(StoredValue { value: reader.take()?, revision, expires })
             }
             other => return Err(reader.error(format!("a value of kind {other}, which this version does not know"))),
         });

@@ -1,7 +1,7 @@
 //! Proven content of relayed heartbeats and answers, in clusters with authentication: the bytes over which both ends
 //! compute the proof. Fields are named one by one, so that a newer one unknown to the other end changes nothing.
 
-use super::beats::{Beat, BeatAnswer, ClusterNow, Granted};
+use super::beats::{Beat, BeatAnswer, ClusterNow, LeaseGrant};
 use archon_types::{DoorFailure, DoorReport, Incarnation, NodeId};
 
 /// First byte of a heartbeat.
@@ -34,11 +34,11 @@ pub fn answer_statement(answer: &BeatAnswer, now: &ClusterNow) -> Vec<u8> {
     let (node, incarnation, number) = (answer.node.get(), answer.incarnation.get(), answer.number);
     let of_cluster = [now.replication_timeout_ms, now.protocol.into(), now.term, now.relays.into(), now.door_every_ms];
     let (begin, told) = match &answer.outcome {
-        Ok(Granted { lease_ms, .. }) => (GRANTED, *lease_ms),
+        Ok(LeaseGrant { lease_ms, .. }) => (GRANTED, *lease_ms),
         Err(detail) => (REFUSED, u64::from(detail.kind.code())),
     };
     let mut statement = begun(begin, [node, incarnation, number, told].into_iter().chain(of_cluster));
-    if let Ok(Granted { withdrawn, .. }) = &answer.outcome {
+    if let Ok(LeaseGrant { withdrawn, .. }) = &answer.outcome {
         for (partition, epoch) in withdrawn {
             add(&mut statement, [partition.table.get(), partition.index.into(), epoch.get()]);
         }
@@ -119,7 +119,7 @@ mod tests {
     fn answer_proof_covers_every_field() {
         let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7, door_every_ms: 1_000 };
         let led = |index, epoch| (PartitionId::new(TableId::new(1), index), Epoch::new(epoch));
-        let granted = |lease_ms, withdrawn| Ok(Granted { lease_ms, withdrawn });
+        let granted = |lease_ms, withdrawn| Ok(LeaseGrant { lease_ms, withdrawn });
         let refused = |kind| Err(ErrorDetail::new(kind, "why"));
         let answer = |outcome| BeatAnswer::new(NodeId::new(2), Incarnation::new(3), 4, outcome);
         let first = || answer(granted(1_000, vec![led(1, 1)]));

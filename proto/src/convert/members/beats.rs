@@ -4,8 +4,8 @@ use super::load::Load;
 use crate::convert::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
-    ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, Incarnation, NodeId, Over, PROTOCOL_FIRST, PartitionId,
-    PushKey, SHUT_DOORS_MAX, ShutDoor, Version, limits,
+    ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, FencingProof, Incarnation, NodeId, PROTOCOL_FIRST,
+    PartitionId, PushKey, SHUT_DOORS_MAX, ShutDoor, Version, limits,
 };
 use bytes::Bytes;
 
@@ -61,27 +61,27 @@ pub struct BeatAnswers {
     /// The number of the frame.
     pub batch: u64,
     /// The outcomes; or the reason for which none of them is answered from here.
-    pub outcome: Result<Judged, ErrorDetail>,
+    pub outcome: Result<HeartbeatAnswers, ErrorDetail>,
     /// A relay holds a row that fences the incarnation it hears. Sent beside a refusal, for members that do not know
     /// this field.
-    pub over: Option<Over>,
+    pub over: Option<FencingProof>,
 }
 
 impl BeatAnswers {
     /// Creates the outcomes of the heartbeats of a frame.
-    pub const fn new(batch: u64, outcome: Result<Judged, ErrorDetail>) -> Self {
+    pub const fn new(batch: u64, outcome: Result<HeartbeatAnswers, ErrorDetail>) -> Self {
         Self { batch, outcome, over: None }
     }
 
     /// Creates a relay's notice that an incarnation is fenced, as an answer or unasked.
-    pub fn over(batch: u64, over: Over) -> Self {
+    pub fn over(batch: u64, over: FencingProof) -> Self {
         Self { batch, outcome: Err(over.refusal()), over: Some(over) }
     }
 }
 
 /// The answers to the heartbeats of one frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Judged {
+pub struct HeartbeatAnswers {
     /// At most [`BEATS_MAX`]; a heartbeat without new facts about its incarnation has none.
     pub answers: Vec<BeatAnswer>,
     /// Facts for all members.
@@ -92,7 +92,7 @@ pub struct Judged {
     pub news: Vec<Bytes>,
 }
 
-impl Judged {
+impl HeartbeatAnswers {
     /// Creates answers without anything else.
     pub const fn new(answers: Vec<BeatAnswer>, now: ClusterNow) -> Self {
         Self { answers, now, next_departure_ms: None, news: Vec::new() }
@@ -124,7 +124,7 @@ pub struct BeatAnswer {
     /// The heartbeat that is answered.
     pub number: u64,
     /// A lease; or the reason for its absence.
-    pub outcome: Result<Granted, ErrorDetail>,
+    pub outcome: Result<LeaseGrant, ErrorDetail>,
     /// Proof of origin from a coordinator, as [`Beat::proof`]; otherwise empty.
     pub proof: Bytes,
     /// Its table update, if any.
@@ -134,7 +134,7 @@ pub struct BeatAnswer {
 /// Table update for one member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewsFor {
-    /// Its position in [`Judged::news`].
+    /// Its position in [`HeartbeatAnswers::news`].
     pub place: usize,
     /// Proof that a coordinator addressed it to this incarnation, as [`Beat::proof`]; otherwise empty.
     pub proof: Bytes,
@@ -146,7 +146,7 @@ impl BeatAnswer {
         node: NodeId,
         incarnation: Incarnation,
         number: u64,
-        outcome: Result<Granted, ErrorDetail>,
+        outcome: Result<LeaseGrant, ErrorDetail>,
     ) -> Self {
         Self { node, incarnation, number, outcome, proof: Bytes::new(), news: None }
     }
@@ -154,7 +154,7 @@ impl BeatAnswer {
 
 /// A lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Granted {
+pub struct LeaseGrant {
     /// Duration for which the node may serve, in milliseconds from sending the heartbeat.
     pub lease_ms: u64,
     /// Leaderships that the lease does not cover.
@@ -266,7 +266,7 @@ impl From<BeatAnswers> for v1::BeatAnswers {
         let BeatAnswers { batch, outcome, over } = answers;
         let over = over.map(Into::into);
         match outcome {
-            Ok(Judged { answers, now, next_departure_ms, news }) => {
+            Ok(HeartbeatAnswers { answers, now, next_departure_ms, news }) => {
                 let ClusterNow { replication_timeout_ms, protocol, term, relays, door_every_ms } = now;
                 let answers = answers.into_iter().map(Into::into).collect();
                 Self {
@@ -293,7 +293,7 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
 
     fn try_from(wire: v1::BeatAnswers) -> Result<Self, ConvertError> {
         let batch = wire.batch;
-        let over = wire.over.map(Over::try_from).transpose()?;
+        let over = wire.over.map(FencingProof::try_from).transpose()?;
         if let Some(refused) = wire.refused {
             return Ok(Self { batch, outcome: Err(refused.into()), over });
         }
@@ -302,7 +302,7 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
         for news in &wire.news {
             bounded(news.len(), limits::NEWS_BYTES_MAX + NEWS_OVERHEAD_BYTES, "BeatAnswers.news")?;
         }
-        let judged = Judged {
+        let judged = HeartbeatAnswers {
             answers: wire
                 .answers
                 .into_iter()
@@ -349,7 +349,7 @@ impl From<BeatAnswer> for v1::BeatAnswer {
             None => (0, Bytes::new()),
         };
         match answer.outcome {
-            Ok(Granted { lease_ms, withdrawn }) => {
+            Ok(LeaseGrant { lease_ms, withdrawn }) => {
                 let (withdrawn, proof) = (withdrawn.into_iter().map(leadership).collect(), answer.proof);
                 Self { node, incarnation, number, refused: None, lease_ms, withdrawn, proof, news, news_proof }
             }
@@ -371,7 +371,7 @@ impl TryFrom<v1::BeatAnswer> for BeatAnswer {
         };
         let outcome = match wire.refused {
             Some(refused) => Err(refused.into()),
-            None => Ok(Granted {
+            None => Ok(LeaseGrant {
                 lease_ms: wire.lease_ms,
                 withdrawn: wire.withdrawn.into_iter().map(leadership).collect::<Result<_, ConvertError>>()?,
             }),

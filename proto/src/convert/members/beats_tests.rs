@@ -85,14 +85,14 @@ fn answers_round_trip_and_invalid_ones_name_the_field() {
     };
     let withdrawn = vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))];
     let news = |place| Some(NewsFor { place, proof: Bytes::from_static(&[9; 32]) });
-    let granted = BeatAnswer { news: news(1), ..of(2, Ok(Granted { lease_ms: 1_000, withdrawn })) };
+    let granted = BeatAnswer { news: news(1), ..of(2, Ok(LeaseGrant { lease_ms: 1_000, withdrawn })) };
     let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7, door_every_ms: 8 };
-    let judged = Judged {
+    let judged = HeartbeatAnswers {
         next_departure_ms: Some(0),
         news: vec![Bytes::from_static(b"one"), Bytes::from_static(b"two")],
-        ..Judged::new(vec![granted, of(3, Err(refused()))], now)
+        ..HeartbeatAnswers::new(vec![granted, of(3, Err(refused()))], now)
     };
-    let over = Over { node: NodeId::new(3), incarnation: Incarnation::new(3), version: Version::new(7) };
+    let over = FencingProof { node: NodeId::new(3), incarnation: Incarnation::new(3), version: Version::new(7) };
     let said =
         [BeatAnswers::new(4, Ok(judged.clone())), BeatAnswers::new(4, Err(refused())), BeatAnswers::over(4, over)];
     for answers in said {

@@ -49,7 +49,7 @@ pub struct Push {
 
 /// The answer to a push.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pushed {
+pub struct PushAnswer {
     /// The version that the node now obeys.
     pub version: Version,
     /// A delta does not match its holdings: it needs everything, from zero.
@@ -244,8 +244,8 @@ impl TryFrom<v1::TableList> for TableList {
     }
 }
 
-impl From<Pushed> for v1::PushResponse {
-    fn from(pushed: Pushed) -> Self {
+impl From<PushAnswer> for v1::PushResponse {
+    fn from(pushed: PushAnswer) -> Self {
         let result = |(placement, error): (PlacementId, ErrorDetail)| v1::DutyResult {
             placement: placement.get(),
             error: Some(error.into()),
@@ -258,7 +258,7 @@ impl From<Pushed> for v1::PushResponse {
     }
 }
 
-impl TryFrom<v1::PushResponse> for Pushed {
+impl TryFrom<v1::PushResponse> for PushAnswer {
     type Error = ConvertError;
 
     fn try_from(wire: v1::PushResponse) -> Result<Self, ConvertError> {

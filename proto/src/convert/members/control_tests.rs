@@ -165,11 +165,11 @@ fn push_with_impossible_versions_is_refused() {
 
 #[test]
 fn push_answer_round_trips_and_empty_duty_is_refused() {
-    let pushed = Pushed {
+    let pushed = PushAnswer {
         version: Version::new(5),
         gap: true,
         refused: vec![(PlacementId::new(7), ErrorDetail::new(ErrorKind::InvalidArgument, "why"))],
     };
-    assert_eq!(Pushed::try_from(v1::PushResponse::from(pushed.clone())), Ok(pushed));
+    assert_eq!(PushAnswer::try_from(v1::PushResponse::from(pushed.clone())), Ok(pushed));
     assert!(Duty::try_from(v1::Duty { duty: None }).is_err());
 }

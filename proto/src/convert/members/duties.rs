@@ -19,7 +19,7 @@ const COORDINATORS_MAX: usize = 16;
 
 /// A request for duties other than those of a version.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DutiesAsked {
+pub struct DutiesQuery {
     /// The caller.
     pub member: Member,
     /// The term of the answer in effect; zero before the first.
@@ -60,14 +60,14 @@ pub(super) fn check_wait(wait_ms: u32, field: &'static str) -> Result<(), Conver
     }
 }
 
-impl From<DutiesAsked> for v1::DutiesRequest {
-    fn from(asked: DutiesAsked) -> Self {
+impl From<DutiesQuery> for v1::DutiesRequest {
+    fn from(asked: DutiesQuery) -> Self {
         let (cluster, sender) = asked.member.wire();
         Self { cluster, sender, term: asked.term, version: asked.version.get(), wait_ms: asked.wait_ms }
     }
 }
 
-impl TryFrom<v1::DutiesRequest> for DutiesAsked {
+impl TryFrom<v1::DutiesRequest> for DutiesQuery {
     type Error = ConvertError;
 
     fn try_from(wire: v1::DutiesRequest) -> Result<Self, ConvertError> {
@@ -156,10 +156,10 @@ mod tests {
     fn duty_polls_and_answers_round_trip() {
         let cluster = ClusterId::new(Uuid::from_u128(1));
         let member = Member { cluster, node: NodeId::new(2), incarnation: Incarnation::new(3) };
-        let asked = DutiesAsked { member, term: 4, version: Version::new(5), wait_ms: WAIT_MS_MAX };
-        assert_eq!(DutiesAsked::try_from(v1::DutiesRequest::from(asked.clone())), Ok(asked.clone()));
+        let asked = DutiesQuery { member, term: 4, version: Version::new(5), wait_ms: WAIT_MS_MAX };
+        assert_eq!(DutiesQuery::try_from(v1::DutiesRequest::from(asked.clone())), Ok(asked.clone()));
         let too_long = v1::DutiesRequest { wait_ms: WAIT_MS_MAX + 1, ..asked.into() };
-        assert!(DutiesAsked::try_from(too_long).is_err());
+        assert!(DutiesQuery::try_from(too_long).is_err());
         let unload = Duty::Unload { partition: PartitionId::new(TableId::new(1), 0), placement: PlacementId::new(9) };
         for duties in [None, Some(vec![]), Some(vec![unload])] {
             let coordinators = vec!["127.0.0.1:1".to_owned()];

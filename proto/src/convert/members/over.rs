@@ -2,16 +2,16 @@
 
 use crate::convert::{ConvertError, ids};
 use crate::v1;
-use archon_types::{Incarnation, NodeId, Over, Version};
+use archon_types::{FencingProof, Incarnation, NodeId, Version};
 
-impl From<Over> for v1::Over {
-    fn from(over: Over) -> Self {
-        let Over { node, incarnation, version } = over;
+impl From<FencingProof> for v1::Over {
+    fn from(over: FencingProof) -> Self {
+        let FencingProof { node, incarnation, version } = over;
         Self { node: node.get(), incarnation: incarnation.get(), version: version.get() }
     }
 }
 
-impl TryFrom<v1::Over> for Over {
+impl TryFrom<v1::Over> for FencingProof {
     type Error = ConvertError;
 
     fn try_from(wire: v1::Over) -> Result<Self, ConvertError> {
@@ -29,16 +29,16 @@ mod tests {
 
     #[test]
     fn notice_round_trips_and_requires_an_incarnation() {
-        let over = Over { node: NodeId::new(2), incarnation: Incarnation::new(3), version: Version::new(4) };
+        let over = FencingProof { node: NodeId::new(2), incarnation: Incarnation::new(3), version: Version::new(4) };
         let wire = v1::Over::from(over);
-        assert_eq!(Over::try_from(wire), Ok(over));
+        assert_eq!(FencingProof::try_from(wire), Ok(over));
         let cases = [
             (v1::Over { node: 0, ..wire }, "Over.node"),
             (v1::Over { incarnation: 0, ..wire }, "Over.incarnation"),
             (v1::Over { version: 0, ..wire }, "Over.version"),
         ];
         for (wire, field) in cases {
-            assert_eq!(Over::try_from(wire).map_err(|error| error.field), Err(field));
+            assert_eq!(FencingProof::try_from(wire).map_err(|error| error.field), Err(field));
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::convert::{ConvertError, bounded, checked, ids, required};
 use crate::v1;
 use archon_types::into_plain;
 use archon_types::{
-    Epoch, ErrorDetail, Fact, Incarnation, Outgrown, PlacementId, ReplicaName, Report, Seq, Undersized, Version, limits,
+    Epoch, ErrorDetail, ExceededLimit, Fact, Incarnation, LowUsage, PlacementId, ReplicaName, Report, Seq, Version,
+    limits,
 };
 use bytes::Bytes;
 
@@ -73,11 +74,11 @@ impl From<Report> for v1::ReplicaReport {
             Fact::Outgrown { at, by } => Wire::Outgrown(v1::FactOutgrown {
                 at,
                 by: Some(match by {
-                    Outgrown::Bytes(bytes) => v1::fact_outgrown::By::Bytes(bytes),
-                    Outgrown::Rate(rate) => v1::fact_outgrown::By::Rate(rate),
+                    ExceededLimit::Bytes(bytes) => v1::fact_outgrown::By::Bytes(bytes),
+                    ExceededLimit::Rate(rate) => v1::fact_outgrown::By::Rate(rate),
                 }),
             }),
-            Fact::Undersized(Undersized { bytes, rate }) => Wire::Undersized(v1::FactUndersized { bytes, rate }),
+            Fact::Undersized(LowUsage { bytes, rate }) => Wire::Undersized(v1::FactUndersized { bytes, rate }),
             Fact::Absorbed { attempt } => Wire::Absorbed(v1::FactAbsorbed { attempt: attempt.get() }),
             Fact::Unabsorbable { attempt, bytes } => {
                 Wire::Unabsorbable(v1::FactUnabsorbable { attempt: attempt.get(), bytes })
@@ -126,11 +127,11 @@ impl TryFrom<v1::ReplicaReport> for Report {
                 attempt: Version::new(fact.attempt),
                 copy: PlacementId::new(ids::non_zero(fact.copy, "FactMirroring.copy")?),
             },
-            Wire::Undersized(v1::FactUndersized { bytes, rate }) => Fact::Undersized(Undersized { bytes, rate }),
+            Wire::Undersized(v1::FactUndersized { bytes, rate }) => Fact::Undersized(LowUsage { bytes, rate }),
             Wire::Outgrown(fact) => Fact::Outgrown {
                 by: match required(fact.by, "FactOutgrown.by")? {
-                    v1::fact_outgrown::By::Bytes(bytes) => Outgrown::Bytes(bytes),
-                    v1::fact_outgrown::By::Rate(rate) => Outgrown::Rate(rate),
+                    v1::fact_outgrown::By::Bytes(bytes) => ExceededLimit::Bytes(bytes),
+                    v1::fact_outgrown::By::Rate(rate) => ExceededLimit::Rate(rate),
                 },
                 at: {
                     checked(limits::check_key(&fact.at), "FactOutgrown.at")?;
@@ -226,10 +227,10 @@ mod tests {
                 copy: PlacementId::new(4),
                 position: Position::new(Epoch::new(2), Seq::new(9)),
             },
-            Fact::Undersized(Undersized { bytes: 0, rate: None }),
-            Fact::Undersized(Undersized { bytes: 7, rate: Some(0) }),
-            Fact::Outgrown { at: "m".into(), by: Outgrown::Bytes(5) },
-            Fact::Outgrown { at: "m".into(), by: Outgrown::Rate(u64::MAX) },
+            Fact::Undersized(LowUsage { bytes: 0, rate: None }),
+            Fact::Undersized(LowUsage { bytes: 7, rate: Some(0) }),
+            Fact::Outgrown { at: "m".into(), by: ExceededLimit::Bytes(5) },
+            Fact::Outgrown { at: "m".into(), by: ExceededLimit::Rate(u64::MAX) },
         ];
         let reports = facts.map(|fact| Report {
             partition: PartitionId::new(TableId::new(1), 5),

@@ -22,7 +22,7 @@ pub struct Registration {
 
 /// Result of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Registered {
+pub struct RegistrationResult {
     /// The cluster.
     pub cluster: ClusterId,
     /// The node's number.
@@ -130,8 +130,8 @@ impl TryFrom<v1::RegisterRequest> for Registration {
     }
 }
 
-impl From<Registered> for v1::RegisterResponse {
-    fn from(registered: Registered) -> Self {
+impl From<RegistrationResult> for v1::RegisterResponse {
+    fn from(registered: RegistrationResult) -> Self {
         Self {
             cluster: Some(registered.cluster.into()),
             node: registered.node.get(),
@@ -143,7 +143,7 @@ impl From<Registered> for v1::RegisterResponse {
     }
 }
 
-impl TryFrom<v1::RegisterResponse> for Registered {
+impl TryFrom<v1::RegisterResponse> for RegistrationResult {
     type Error = ConvertError;
 
     fn try_from(wire: v1::RegisterResponse) -> Result<Self, ConvertError> {
@@ -235,7 +235,7 @@ mod tests {
             spoil(&mut wire);
             assert_eq!(Registration::try_from(wire).map_err(|error| error.field), Err(field));
         }
-        let registered = Registered {
+        let registered = RegistrationResult {
             cluster: member().cluster,
             node: NodeId::new(2),
             incarnation: Incarnation::new(3),
@@ -243,7 +243,7 @@ mod tests {
             settings: Settings::default(),
             generation_key: GenerationKey::new(Uuid::from_u128(6)),
         };
-        assert_eq!(Registered::try_from(v1::RegisterResponse::from(registered.clone())), Ok(registered));
+        assert_eq!(RegistrationResult::try_from(v1::RegisterResponse::from(registered.clone())), Ok(registered));
     }
 
     proptest! {

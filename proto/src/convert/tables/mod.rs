@@ -2,8 +2,8 @@
 
 mod merge;
 pub mod middle;
-pub mod news;
 mod split;
+pub mod table_updates;
 
 use super::ids::{check_address, non_zero};
 use super::kv::key_range::{from_range_field, range_field};
@@ -11,9 +11,9 @@ use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
-    Epoch, HASH_PARTITIONS_MAX, Holds, Incarnation, Keys, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus,
-    NodeTraits, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RangeLimits, RemovedNodes,
-    ReplicaState, RightStage, Table, TableDelta, TableId, TablePiece, Version,
+    Epoch, HASH_PARTITIONS_MAX, Incarnation, Keys, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus, NodeTraits,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RangeLimits, RemovedNodes, ReplicaState,
+    RightStage, Table, TableContent, TableDelta, TableId, TablePiece, Version,
 };
 
 /// Maximum number of placements in a partition's row: the replicas, those being loaded and those being deleted.
@@ -43,7 +43,7 @@ macro_rules! wire_enum {
 wire_enum!(ReplicaState, v1::ReplicaState, "ReplicaState", Load, Live, Unload);
 wire_enum!(PartitionStatus, v1::PartitionStatus, "PartitionStatus", Unassigned, Assigned, Online, Unavailable, Offline);
 wire_enum!(NodeStatus, v1::NodeStatus, "NodeStatus", Alive, Failed, Lost);
-wire_enum!(Holds, v1::TableHolds, "TableHolds", Data, Lease);
+wire_enum!(TableContent, v1::TableHolds, "TableHolds", Data, Lease);
 wire_enum!(RightStage, v1::RightStage, "RightStage", Copying, Mirroring, Formed);
 wire_enum!(NodeGoal, v1::NodeGoal, "NodeGoal", Serve, Cordon, Drain, Maintain);
 

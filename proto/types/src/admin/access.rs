@@ -1,6 +1,6 @@
 //! Rights of clients to the rows of tables, and of participants to the partitions of lease tables.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use crate::common::limits::{WEIGHTS, check_name};
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::ids::{Millis, TableId, Version};

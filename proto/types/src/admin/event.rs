@@ -2,7 +2,7 @@
 
 use crate::admin::facts::facts;
 use crate::admin::subject::{Cause, Subject};
-use crate::{KeyText, Millis, NodeGoal, NodeTraits, Right, SettingChanged, TableTraits, Word};
+use crate::{KeyText, Millis, NodeGoal, NodeTraits, OpenEnum, Right, SettingChanged, TableTraits};
 
 /// An event with its originator and object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ facts! {
     /// An operator changed the goal of a node.
     GoalChanged = "goal_changed", Notice {
         /// `goal`: the new goal.
-        goal: Word<NodeGoal>,
+        goal: OpenEnum<NodeGoal>,
     }
     /// An operator changed the zone, weight or limit of a node.
     NodeAltered = "node_altered", Notice {
@@ -278,9 +278,9 @@ facts! {
         /// `client`: the client or participant; null for all of them.
         client: Option<String>,
         /// `before`: its former right, if any.
-        before: Option<Word<Right>>,
+        before: Option<OpenEnum<Right>>,
         /// `after`: its new right, if any.
-        after: Option<Word<Right>>,
+        after: Option<OpenEnum<Right>>,
         /// `weight_max`: the limit of weight of a right to own partitions, if any.
         weight_max: Option<u32>,
     }

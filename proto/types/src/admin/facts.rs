@@ -19,7 +19,7 @@ macro_rules! facts {
             }
         )+
     ) => {
-        $crate::admin::word::words! {
+        $crate::admin::open_enum::words! {
             $(#[doc = $code_doc])+
             #[non_exhaustive]
             pub enum $code_name: $what {

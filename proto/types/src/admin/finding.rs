@@ -1,9 +1,9 @@
 //! Findings: conditions that need attention, or that something waits for. Each has a code, a severity, a subject and facts.
 //! The crate of the documents turns them into sentences and remedies.
 
+use crate::admin::open_enum::{OpenEnum, words};
 use crate::admin::reason::{Facts, ReasonCode};
 use crate::admin::subject::Subject;
-use crate::admin::word::{Word, words};
 use crate::{MemberKind, Millis};
 use serde::Serialize;
 
@@ -80,7 +80,7 @@ pub struct AuthorityUse {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct OutdatedMember {
     /// Its kind.
-    pub kind: Word<MemberKind>,
+    pub kind: OpenEnum<MemberKind>,
     /// Its name; the number of a coordinator.
     pub name: String,
     /// The protocols that it supports, if known.

@@ -1,6 +1,6 @@
 //! Moves: their objects, reasons and phases.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use serde::{Deserialize, Serialize};
 
 words! {

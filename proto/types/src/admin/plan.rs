@@ -2,8 +2,8 @@
 //! its log have their own types (`coordinator/core`), which know only numbers and are a disk format.
 
 use crate::admin::moves::{MoveCode, MoveKind, UnmetCode};
+use crate::admin::open_enum::OpenEnum;
 use crate::admin::subject::Subject;
-use crate::admin::word::Word;
 use crate::ids::{NodeId, PartitionId, TableId, Version};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct Plan {
     pub moves: Vec<Move>,
     /// What it cannot meet.
     #[serde(default)]
-    pub unmet: Vec<Unmet>,
+    pub unmet: Vec<UnmetGoal>,
     /// Fields that this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -46,7 +46,7 @@ impl Plan {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Move {
     /// What is moved.
-    pub kind: Word<MoveKind>,
+    pub kind: OpenEnum<MoveKind>,
     /// The table's number.
     pub table_id: TableId,
     /// The table's name.
@@ -64,7 +64,7 @@ pub struct Move {
     /// Bytes to copy, an estimate.
     pub bytes_total: u64,
     /// Why it moves.
-    pub code: Word<MoveCode>,
+    pub code: OpenEnum<MoveCode>,
     /// Why it moves, in a sentence.
     pub message: String,
     /// Fields that this version does not know.
@@ -87,9 +87,9 @@ impl Move {
 
 /// A goal that a plan cannot meet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Unmet {
+pub struct UnmetGoal {
     /// What kind of goal.
-    pub code: Word<UnmetCode>,
+    pub code: OpenEnum<UnmetCode>,
     /// What it is about.
     pub subject: Subject,
     /// Why not, in a sentence.

@@ -1,6 +1,6 @@
 //! Changes of the quorum that operators can request.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

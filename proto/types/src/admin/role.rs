@@ -1,6 +1,6 @@
 //! Role of a coordinator in the quorum.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 
 words! {
     /// Role of a coordinator in the quorum.

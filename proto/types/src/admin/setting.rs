@@ -1,8 +1,8 @@
 //! Definitions of all numeric cluster settings: name, range, unit, and whether they can be changed at runtime. Flags,
 //! configuration keys, `archon config` and the checks of the coordinators derive from this.
 
+use crate::admin::open_enum::{OpenEnum, words};
 use crate::admin::settings::{Settings, SettingsError};
-use crate::admin::word::{Word, words};
 use crate::common::limits::REPLICAS_MAX;
 use crate::members::protocol::PROTOCOL_FIRST;
 use crate::tables::slot::HASH_PARTITIONS_MAX;
@@ -89,7 +89,7 @@ pub struct SettingStep {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SettingChanged {
     /// The setting.
-    pub setting: Word<Setting>,
+    pub setting: OpenEnum<Setting>,
     /// Old value.
     pub before: u64,
     /// New value.
@@ -262,7 +262,7 @@ impl Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::word::Vocabulary;
+    use crate::admin::open_enum::Vocabulary;
 
     #[test]
     fn every_setting_can_be_read_and_set() {

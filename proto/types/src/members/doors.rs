@@ -1,8 +1,8 @@
 //! Reachability of nodes for clients: assignment of probers, their reports and the evaluation (PROTOCOL rules 73 to
 //! 76). Each member computes the assignment from the same rows, as for relays, without an agreement.
 
+use crate::admin::open_enum::words;
 use crate::admin::settings::Settings;
-use crate::admin::word::words;
 use crate::ids::{ClusterId, Incarnation, NodeId};
 use crate::members::relays::{RelayCandidate, relays, relays_of, root};
 

@@ -3,7 +3,7 @@
 use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Seq, Version};
 use crate::tables::partition::Partition;
 use crate::tables::position::Position;
-use crate::tables::range_limits::{Outgrown, Undersized};
+use crate::tables::range_limits::{ExceededLimit, LowUsage};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -166,7 +166,7 @@ pub enum Fact {
     /// The reporter's copy, which is not in sync, was reset to be copied again; none of its data is complete.
     Emptied,
     /// The reporter leads, and the partition has been small for a while: it could be merged with a small neighbour.
-    Undersized(Undersized),
+    Undersized(LowUsage),
     /// End of the log of the reporter's replica, which was set aside by [`Duty::Inspect`]. The report's epoch is the
     /// highest that the replica has persisted; its version is the incarnation in which it is reported.
     Inspected {
@@ -179,6 +179,6 @@ pub enum Fact {
         /// First key of the new partition: within the range, and not its first key.
         at: Bytes,
         /// The exceeded limit.
-        by: Outgrown,
+        by: ExceededLimit,
     },
 }

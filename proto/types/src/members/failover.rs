@@ -1,8 +1,8 @@
 //! Failover profiles: the three time-outs that decide how soon a successor takes over, and their demands on the
 //! machines.
 
+use crate::admin::open_enum::words;
 use crate::admin::setting::Setting;
-use crate::admin::word::words;
 use crate::lease::LeaseTiming;
 
 words! {

@@ -3,10 +3,10 @@
 pub(crate) mod doors;
 pub(crate) mod duty;
 pub(crate) mod failover;
+pub(crate) mod fencing_proof;
 pub(crate) mod member_certificate;
 pub(crate) mod node;
 pub(crate) mod node_traits;
-pub(crate) mod over;
 pub(crate) mod participant;
 pub(crate) mod plaintext;
 pub(crate) mod protocol;

@@ -1,6 +1,6 @@
 //! Row of a node: identity, observed status and desired state.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use crate::common::limits::WEIGHT_ORDINARY;
 use crate::ids::{Incarnation, Millis, NodeId, Version};
 use crate::members::node_traits::NodeTraits;

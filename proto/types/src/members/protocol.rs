@@ -6,7 +6,7 @@
 //! | 1 | everything up to the release in which the protocol could rise |
 //! | 2 | messages between coordinators, snapshots and data directories state the protocol they were written by; the protocol can be held; certificates can be revoked; nodes notify fenced incarnations; nodes probe each other as clients do; coordinators compare their states; answers to relayed heartbeats carry changes of tables and nodes; generations have keys |
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

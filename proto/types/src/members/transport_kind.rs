@@ -1,6 +1,6 @@
 //! Transports between members.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 
 words! {
     /// Transport between members, and between them and clients.

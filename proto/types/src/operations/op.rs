@@ -179,7 +179,7 @@ impl Op {
 
 /// A stored value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Stored {
+pub struct StoredValue {
     /// The value.
     pub value: Bytes,
     /// Its revision.
@@ -188,7 +188,7 @@ pub struct Stored {
     pub expires: Option<Millis>,
 }
 
-impl Stored {
+impl StoredValue {
     /// Creates a value without an expiry.
     pub const fn new(value: Bytes, revision: Revision) -> Self {
         Self { value, revision, expires: None }
@@ -210,8 +210,8 @@ pub struct Entry {
 
 impl Entry {
     /// Returns the value without its key.
-    pub fn stored(&self) -> Stored {
-        Stored { value: self.value.clone(), revision: self.revision, expires: self.expires }
+    pub fn stored(&self) -> StoredValue {
+        StoredValue { value: self.value.clone(), revision: self.revision, expires: self.expires }
     }
 }
 
@@ -219,7 +219,7 @@ impl Entry {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// Result of a get: the value, or nothing.
-    Value(Option<Stored>),
+    Value(Option<StoredValue>),
     /// Result of a put, or of a compare-and-set whose condition held.
     Written {
         /// Revision of the new value.
@@ -255,7 +255,7 @@ pub enum Answer {
         range: KeyRange,
     },
     /// Result of a read of several keys: the value of each, or nothing.
-    Values(Vec<Option<Stored>>),
+    Values(Vec<Option<StoredValue>>),
     /// Result of a transaction that was carried out.
     Applied {
         /// Revision of the values that it wrote.

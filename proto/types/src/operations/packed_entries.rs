@@ -12,7 +12,7 @@
 
 use crate::common::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::ids::{Millis, Revision};
-use crate::operations::op::{Entry, Stored};
+use crate::operations::op::{Entry, StoredValue};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Size of an entry without its key and value.
@@ -31,7 +31,7 @@ pub struct PackedEntriesError {
 }
 
 /// Appends an entry.
-pub fn pack_entry(out: &mut BytesMut, key: &[u8], stored: &Stored) {
+pub fn pack_entry(out: &mut BytesMut, key: &[u8], stored: &StoredValue) {
     // Both are bounded far below 2 GiB.
     let mark = if stored.expires.is_some() { EXPIRES } else { 0 };
     out.put_u32(u32::try_from(key.len()).unwrap_or(u32::MAX) | mark);

@@ -1,6 +1,6 @@
 //! Remaining data in a replica that is not in sync.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use serde::{Deserialize, Serialize};
 
 words! {

@@ -1,6 +1,6 @@
 //! Ranges of keys, of partitions in tables by ranges and of scans.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use crate::common::limits::check_key;
 use crate::common::text::shown_key;
 use crate::error::{ErrorDetail, ErrorKind};

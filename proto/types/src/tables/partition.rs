@@ -1,6 +1,6 @@
 //! Row of a partition: its replicas, leader and keys.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use crate::common::limits::EPOCHS_AHEAD_MAX;
 use crate::ids::{Epoch, NodeId, PartitionId, PlacementId, Version};
 use crate::tables::key_range::KeyRange;

@@ -222,7 +222,7 @@ mod tests {
     use crate::ids::{PlacementId, TableId};
     use crate::tables::partition::{PartitionStatus, Placement, ReplicaState};
     use crate::tables::range_limits::RangeLimits;
-    use crate::tables::table::Holds;
+    use crate::tables::table::TableContent;
 
     fn row(index: u32, version: u64, leader: u64) -> Partition {
         Partition {
@@ -250,7 +250,7 @@ mod tests {
             name: "default".into(),
             keys: Keys::Hash { partitions: 2 },
             replication: 1,
-            holds: Holds::Data,
+            holds: TableContent::Data,
             version: Version::new(1),
         };
         let (since, version) = (Version::new(since), Version::new(version));

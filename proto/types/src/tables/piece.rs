@@ -114,7 +114,7 @@ pub struct Assembly {
 
 /// Result of adding a piece.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Assembled {
+pub enum AssemblyResult {
     /// It was the last one: this is the whole delta.
     Whole(TableDelta),
     /// The piece at this position is to follow.
@@ -125,13 +125,13 @@ pub enum Assembled {
 
 impl Assembly {
     /// Adds a piece. The piece at position zero starts again, discarding the previous ones; duplicates are accepted.
-    pub fn take(held: &mut Option<Self>, piece: TablePiece) -> Assembled {
+    pub fn take(held: &mut Option<Self>, piece: TablePiece) -> AssemblyResult {
         let TablePiece { delta, from, next } = piece;
         if from == 0 && next.is_none() {
             if held.as_ref().is_some_and(|held| held.table.id == delta.table.id) {
                 *held = None;
             }
-            return Assembled::Whole(delta);
+            return AssemblyResult::Whole(delta);
         }
         let newer =
             |held: &Self| held.table.id == delta.table.id && held.since == delta.since && held.version > delta.version;
@@ -140,7 +140,7 @@ impl Assembly {
         {
             // Late piece of an earlier attempt. Starting again with it would make the following pieces seem newer than
             // they are.
-            return Assembled::More(held.next);
+            return AssemblyResult::More(held.next);
         }
         if from == 0 {
             *held = Some(Self {
@@ -155,18 +155,18 @@ impl Assembly {
         }
         let goes_on =
             |held: &&mut Self| held.table.id == delta.table.id && held.since == delta.since && from <= held.next;
-        let Some(assembly) = held.as_mut().filter(goes_on) else { return Assembled::Gap };
+        let Some(assembly) = held.as_mut().filter(goes_on) else { return AssemblyResult::Gap };
         assembly.add(delta);
         if assembly.nodes.len() > NODES_MAX {
             *held = None;
-            return Assembled::Gap;
+            return AssemblyResult::Gap;
         }
         match next {
             Some(next) => {
                 assembly.next = assembly.next.max(next);
-                Assembled::More(assembly.next)
+                AssemblyResult::More(assembly.next)
             }
-            None => held.take().map_or(Assembled::Gap, |whole| Assembled::Whole(whole.finish())),
+            None => held.take().map_or(AssemblyResult::Gap, |whole| AssemblyResult::Whole(whole.finish())),
         }
     }
 
@@ -212,7 +212,7 @@ mod tests {
     use crate::tables::key_range::KeyRange;
     use crate::tables::partition::{PartitionStatus, Placement, ReplicaState};
     use crate::tables::partition_table::PartitionTable;
-    use crate::tables::table::{Holds, Keys};
+    use crate::tables::table::{Keys, TableContent};
 
     fn row(index: u32, version: u64) -> Partition {
         let placement = |id| Placement { id: PlacementId::new(id), node: NodeId::new(id), state: ReplicaState::Live };
@@ -254,7 +254,7 @@ mod tests {
                 name: "default".into(),
                 keys: Keys::Hash { partitions: 16_384 },
                 replication: 3,
-                holds: Holds::Data,
+                holds: TableContent::Data,
                 version,
             };
             let version = Version::new(self.version);
@@ -276,9 +276,9 @@ mod tests {
             let piece = holder.piece(from);
             pieces += 1;
             match Assembly::take(&mut held, piece) {
-                Assembled::More(next) => from = next,
-                Assembled::Whole(delta) => break delta,
-                Assembled::Gap => panic!("no gap"),
+                AssemblyResult::More(next) => from = next,
+                AssemblyResult::Whole(delta) => break delta,
+                AssemblyResult::Gap => panic!("no gap"),
             }
         };
         assert!(pieces >= 4, "{pieces} pieces");
@@ -290,15 +290,15 @@ mod tests {
     fn change_between_pieces_does_not_raise_the_version() {
         let mut holder = Holder::large();
         let mut held = None;
-        let Assembled::More(next) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
+        let AssemblyResult::More(next) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
         // A row that was delivered already changes, and one that is still to come.
         (holder.rows[0], holder.rows[16_383], holder.version) = (row(0, 9), row(16_383, 8), 9);
         let mut from = next;
         let whole = loop {
             match Assembly::take(&mut held, holder.piece(from)) {
-                Assembled::More(next) => from = next,
-                Assembled::Whole(delta) => break delta,
-                Assembled::Gap => panic!("no gap"),
+                AssemblyResult::More(next) => from = next,
+                AssemblyResult::Whole(delta) => break delta,
+                AssemblyResult::Gap => panic!("no gap"),
             }
         };
         assert_eq!(whole.version, Version::new(5), "row 0 of version 9 is missing");
@@ -316,13 +316,13 @@ mod tests {
         let late = holder.piece(0);
         (holder.rows[0], holder.version) = (row(0, 9), 9);
         let mut held = None;
-        let Assembled::More(mut from) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
-        assert_eq!(Assembly::take(&mut held, late), Assembled::More(from));
+        let AssemblyResult::More(mut from) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
+        assert_eq!(Assembly::take(&mut held, late), AssemblyResult::More(from));
         let whole = loop {
             match Assembly::take(&mut held, holder.piece(from)) {
-                Assembled::More(next) => from = next,
-                Assembled::Whole(delta) => break delta,
-                Assembled::Gap => panic!("no gap"),
+                AssemblyResult::More(next) => from = next,
+                AssemblyResult::Whole(delta) => break delta,
+                AssemblyResult::Gap => panic!("no gap"),
             }
         };
         assert_eq!(PartitionTable::from_whole(whole).unwrap(), holder.whole());
@@ -332,15 +332,15 @@ mod tests {
     fn interrupted_delivery_resumes_or_restarts_without_gap() {
         let holder = Holder::large();
         let mut held = None;
-        let Assembled::More(second) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
-        let Assembled::More(third) = Assembly::take(&mut held, holder.piece(second)) else { panic!("two pieces") };
-        assert_eq!(Assembly::take(&mut held, holder.piece(second)), Assembled::More(third), "said twice");
-        assert_eq!(Assembly::take(&mut held, holder.piece(0)), Assembled::More(second), "begun anew");
-        assert_eq!(Assembly::take(&mut held, holder.piece(third)), Assembled::Gap, "the second is missing");
+        let AssemblyResult::More(second) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
+        let AssemblyResult::More(third) = Assembly::take(&mut held, holder.piece(second)) else { panic!("two pieces") };
+        assert_eq!(Assembly::take(&mut held, holder.piece(second)), AssemblyResult::More(third), "said twice");
+        assert_eq!(Assembly::take(&mut held, holder.piece(0)), AssemblyResult::More(second), "begun anew");
+        assert_eq!(Assembly::take(&mut held, holder.piece(third)), AssemblyResult::Gap, "the second is missing");
         let mut other = holder.piece(second);
         other.delta.since = Version::new(3);
-        assert_eq!(Assembly::take(&mut held, other), Assembled::Gap, "of another delta");
-        assert_eq!(Assembly::take(&mut None, holder.piece(second)), Assembled::Gap, "the first never came");
+        assert_eq!(Assembly::take(&mut held, other), AssemblyResult::Gap, "of another delta");
+        assert_eq!(Assembly::take(&mut None, holder.piece(second)), AssemblyResult::Gap, "the first never came");
     }
 
     #[test]
@@ -349,12 +349,12 @@ mod tests {
         let piece = holder.piece(0);
         assert_eq!((piece.next, piece.delta.partitions.len(), piece.delta.nodes.len()), (None, 1, 1));
         let mut held = None;
-        assert!(matches!(Assembly::take(&mut held, Holder::large().piece(0)), Assembled::More(_)));
+        assert!(matches!(Assembly::take(&mut held, Holder::large().piece(0)), AssemblyResult::More(_)));
         let mut other = piece.clone();
         other.delta.table.id = TableId::new(2);
-        assert!(matches!(Assembly::take(&mut held, other), Assembled::Whole(_)));
+        assert!(matches!(Assembly::take(&mut held, other), AssemblyResult::Whole(_)));
         assert_eq!(held.as_ref().map(Assembly::table), Some(TableId::new(1)));
-        assert!(matches!(Assembly::take(&mut held, piece), Assembled::Whole(_)));
+        assert!(matches!(Assembly::take(&mut held, piece), AssemblyResult::Whole(_)));
         assert!(held.is_none());
     }
 }

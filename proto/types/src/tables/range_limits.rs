@@ -29,7 +29,7 @@ pub struct RangeLimits {
 
 /// Limit that a partition exceeds, as its leader found it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum Outgrown {
+pub enum ExceededLimit {
     /// Bytes of keys and values.
     Bytes(u64),
     /// Operations per second.
@@ -38,7 +38,7 @@ pub enum Outgrown {
 
 /// Low size and load of a partition over a while, as its leader found them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Undersized {
+pub struct LowUsage {
     /// Bytes of keys and values, approximately.
     pub bytes: u64,
     /// Highest rate in operations per second, if counted: only in tables with a rate limit.
@@ -84,15 +84,15 @@ impl RangeLimits {
     }
 
     /// Returns true if this size or rate exceeds its limit.
-    pub fn are_exceeded(self, by: Outgrown) -> bool {
+    pub fn are_exceeded(self, by: ExceededLimit) -> bool {
         match by {
-            Outgrown::Bytes(bytes) => self.split_above_bytes.is_some_and(|most| bytes > most),
-            Outgrown::Rate(rate) => self.split_above_rate.is_some_and(|most| rate > most),
+            ExceededLimit::Bytes(bytes) => self.split_above_bytes.is_some_and(|most| bytes > most),
+            ExceededLimit::Rate(rate) => self.split_above_rate.is_some_and(|most| rate > most),
         }
     }
 
     /// Returns true if a partition is small enough to search for a small neighbour.
-    pub fn may_merge(self, small: Undersized) -> bool {
+    pub fn may_merge(self, small: LowUsage) -> bool {
         let rate = || match self.split_above_rate {
             Some(most) => small.rate.is_some_and(|rate| rate <= most / MERGE_PART),
             None => true,
@@ -101,9 +101,9 @@ impl RangeLimits {
     }
 
     /// Returns true if the merged partition would not be split again soon.
-    pub fn merges(self, left: Undersized, right: Undersized) -> bool {
+    pub fn merges(self, left: LowUsage, right: LowUsage) -> bool {
         let rate = left.rate.zip(right.rate).map(|(left, right)| left.saturating_add(right));
-        self.may_merge(Undersized { bytes: left.bytes.saturating_add(right.bytes), rate })
+        self.may_merge(LowUsage { bytes: left.bytes.saturating_add(right.bytes), rate })
     }
 
     /// Rejects limits that would create tiny partitions, or split and merge the same partition in turn.
@@ -165,7 +165,7 @@ impl TableChange {
     }
 }
 
-impl fmt::Display for Outgrown {
+impl fmt::Display for ExceededLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => write!(f, "it holds {}", bytes_text(*bytes)),
@@ -223,15 +223,15 @@ mod tests {
     #[test]
     fn limit_is_exceeded_only_by_its_own_quantity() {
         let bytes = limits(Some(SPLIT_BYTES_MIN), None, None);
-        assert!(bytes.are_exceeded(Outgrown::Bytes(SPLIT_BYTES_MIN + 1)));
-        assert!(!bytes.are_exceeded(Outgrown::Bytes(SPLIT_BYTES_MIN)));
-        assert!(!bytes.are_exceeded(Outgrown::Rate(u64::MAX)), "there is no such limit");
-        assert!(limits(None, Some(SPLIT_RATE_MIN), None).are_exceeded(Outgrown::Rate(SPLIT_RATE_MIN + 1)));
+        assert!(bytes.are_exceeded(ExceededLimit::Bytes(SPLIT_BYTES_MIN + 1)));
+        assert!(!bytes.are_exceeded(ExceededLimit::Bytes(SPLIT_BYTES_MIN)));
+        assert!(!bytes.are_exceeded(ExceededLimit::Rate(u64::MAX)), "there is no such limit");
+        assert!(limits(None, Some(SPLIT_RATE_MIN), None).are_exceeded(ExceededLimit::Rate(SPLIT_RATE_MIN + 1)));
     }
 
     #[test]
     fn partition_of_unknown_rate_is_not_merged_if_rate_splits() {
-        let small = |bytes, rate| Undersized { bytes, rate };
+        let small = |bytes, rate| LowUsage { bytes, rate };
         let by_load = limits(None, Some(1_000), Some(MIB));
         assert!(by_load.merges(small(0, Some(200)), small(MIB, Some(300))));
         assert!(!by_load.merges(small(0, Some(200)), small(MIB, Some(301))), "half of what splits it at most");
@@ -268,11 +268,11 @@ mod tests {
             right in (0..64 * MIB, proptest::option::of(0..10_000_u64)),
         ) {
             let limits = limits(split, rate, Some(merge));
-            let small = |(bytes, rate)| Undersized { bytes, rate };
+            let small = |(bytes, rate)| LowUsage { bytes, rate };
             if limits.check().is_ok() && limits.merges(small(left), small(right)) {
-                prop_assert!(!limits.are_exceeded(Outgrown::Bytes(left.0 + right.0)));
+                prop_assert!(!limits.are_exceeded(ExceededLimit::Bytes(left.0 + right.0)));
                 let rate = left.1.unwrap_or_default() + right.1.unwrap_or_default();
-                prop_assert!(rate == 0 || !limits.are_exceeded(Outgrown::Rate(rate)) );
+                prop_assert!(rate == 0 || !limits.are_exceeded(ExceededLimit::Rate(rate)) );
                 prop_assert!(limits.may_merge(small(left)) && limits.may_merge(small(right)), "each is small by itself");
             }
         }

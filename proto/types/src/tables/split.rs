@@ -1,6 +1,6 @@
 //! Split of a partition of a table by ranges: the keys and replicas of the new partition.
 
-use crate::admin::reshaping::ReshapingPhase;
+use crate::admin::range_change::RangeChangePhase;
 use crate::common::limits::check_key;
 use crate::common::text::shown_key;
 use crate::error::{ErrorDetail, ErrorKind};
@@ -78,8 +78,8 @@ impl Split {
     }
 
     /// Returns the phase of the split.
-    pub const fn phase(&self) -> ReshapingPhase {
-        if self.cut { ReshapingPhase::Forming } else { ReshapingPhase::Copying }
+    pub const fn phase(&self) -> RangeChangePhase {
+        if self.cut { RangeChangePhase::Forming } else { RangeChangePhase::Copying }
     }
 
     /// Returns the stage to which the present phase brings the replicas.

@@ -1,6 +1,6 @@
 //! Row of a table, and deltas of the rows of its partitions.
 
-use crate::admin::word::words;
+use crate::admin::open_enum::words;
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::ids::{TableId, Version};
 use crate::members::node::Node;
@@ -18,7 +18,7 @@ pub const DEFAULT_TABLE: &str = "default";
 words! {
     /// Content of a table's partitions.
     #[derive(Serialize, Deserialize)]
-    pub enum Holds: "what a table holds" {
+    pub enum TableContent: "what a table holds" {
         /// Rows, in replicas on nodes of the key-value store.
         Data = "data",
         /// Only owners: leases for the participants of another service.
@@ -161,7 +161,7 @@ pub struct Table {
     /// Desired copies of each partition; 1 if there is no data to copy.
     pub replication: u8,
     /// Content of its partitions; never changes.
-    pub holds: Holds,
+    pub holds: TableContent,
     /// Log index of its creation or last change.
     pub version: Version,
 }

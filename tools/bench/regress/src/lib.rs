@@ -9,12 +9,12 @@ use archon_proto::convert::kv::packed::{OpPacker, ReplyPacker, unpack_ops, unpac
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::v1;
 use archon_replica::{
-    Body, Configuration, Identity, Input, Limits, Message, Output, Peer, Position, Recovered, Replica, ReplicaAddress,
-    Timing,
+    Body, Configuration, Identity, Input, Limits, Message, Output, Peer, Position, RecoveredState, Replica,
+    ReplicaAddress, Timing,
 };
 use archon_types::{
     Answer, ClientId, Epoch, Incarnation, KeyRange, Millis, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus,
-    Placement, PlacementId, ReplicaState, Revision, ScanOrder, Seq, Stored, TableId, Version,
+    Placement, PlacementId, ReplicaState, Revision, ScanOrder, Seq, StoredValue, TableId, Version,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -87,7 +87,7 @@ fn values_to_client(count: u64) -> u64 {
     for batch in 0..count / TOGETHER {
         let mut packer = ReplyPacker::default();
         for number in batch * TOGETHER..(batch + 1) * TOGETHER {
-            let outcome = Ok(Answer::Value(Some(Stored::new(value.clone(), Revision::new(number + 1)))));
+            let outcome = Ok(Answer::Value(Some(StoredValue::new(value.clone(), Revision::new(number + 1)))));
             packer.push(&TaggedReply { tag: number + 1, log_time: Millis::new(1_000), outcome });
         }
         let message = v1::ReplyBatch { replies: packer.finish(), table_version: 9, pong: 0 };
@@ -156,7 +156,7 @@ const fn address(number: u64) -> ReplicaAddress {
 fn replica(number: u64) -> Option<Replica> {
     let ReplicaAddress { placement, node, incarnation } = address(number);
     let identity = Identity { partition: PARTITION, placement, node, incarnation };
-    Replica::new(identity, Recovered::default(), Limits::default()).ok()
+    Replica::new(identity, RecoveredState::default(), Limits::default()).ok()
 }
 
 fn configuration() -> Configuration {

@@ -12,9 +12,9 @@ thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct CountingAllocator;
 
-impl Counting {
+impl CountingAllocator {
     fn count(bytes: usize) {
         // While a thread ends its counters are gone, and not needed.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
@@ -23,7 +23,7 @@ impl Counting {
 }
 
 // SAFETY: every call goes unchanged to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::count(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// Allowed allocations and bytes per operation, by path.
 const ALLOWED: &[(&str, f64, f64)] = &[

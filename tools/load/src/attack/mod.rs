@@ -3,14 +3,14 @@
 //! They follow the protocol, but request far more than they could use, read no answers, or never finish a message. They
 //! repeat every refused request.
 
-mod deeds;
+mod attack_counts;
 mod kind;
 mod raw;
 mod redis;
 mod tactics;
 mod target;
 
-pub use deeds::Deeds;
+pub use attack_counts::AttackCounts;
 pub use kind::Attack;
 pub use target::Target;
 
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 /// A running attack, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Attackers {
-    deeds: Arc<Deeds>,
+    deeds: Arc<AttackCounts>,
     tasks: TaskTracker,
     end: CancellationToken,
 }
@@ -30,7 +30,7 @@ pub struct Attackers {
 impl Attackers {
     /// Starts the attack; must be called on a runtime.
     pub fn begin(attack: Attack, target: &Target) -> Self {
-        let (deeds, tasks, end) = (Arc::<Deeds>::default(), TaskTracker::new(), CancellationToken::new());
+        let (deeds, tasks, end) = (Arc::<AttackCounts>::default(), TaskTracker::new(), CancellationToken::new());
         for number in 0..tactics::attackers(attack) {
             let (target, deeds, end) = (target.clone(), Arc::clone(&deeds), end.clone());
             tasks.spawn(async move { end.run_until_cancelled(tactics::attack(attack, number, &target, &deeds)).await });

@@ -1,6 +1,6 @@
 //! Greedy and malformed clients of the Redis listener, over connections without TLS.
 
-use super::deeds::Deeds;
+use super::attack_counts::AttackCounts;
 use super::target::Target;
 use archon_types::limits::VALUE_BYTES_MAX;
 use std::io;
@@ -53,7 +53,7 @@ const TACTICS: [Tactic; 8] = [
 ];
 
 /// Attacks until the node ends the connection.
-pub(super) async fn attack(number: usize, target: &Target, deeds: &Deeds) -> io::Result<()> {
+pub(super) async fn attack(number: usize, target: &Target, deeds: &AttackCounts) -> io::Result<()> {
     match TACTICS[number % TACTICS.len()] {
         Tactic::HalfCommand => {
             let mut client = Client::open(target, None, deeds).await?;
@@ -145,11 +145,11 @@ fn packed(arguments: &[&[u8]]) -> Vec<u8> {
 
 struct Client<'a> {
     stream: TcpStream,
-    deeds: &'a Deeds,
+    deeds: &'a AttackCounts,
 }
 
 impl<'a> Client<'a> {
-    async fn open(target: &Target, window: Option<u32>, deeds: &'a Deeds) -> io::Result<Self> {
+    async fn open(target: &Target, window: Option<u32>, deeds: &'a AttackCounts) -> io::Result<Self> {
         let no_listener = || io::Error::from(io::ErrorKind::AddrNotAvailable);
         let address = target.redis_address.as_ref().ok_or_else(no_listener)?.parse().map_err(|_| no_listener())?;
         let socket = TcpSocket::new_v4()?;

@@ -1,6 +1,6 @@
 //! The loops of the attackers.
 
-use super::deeds::Deeds;
+use super::attack_counts::AttackCounts;
 use super::kind::Attack;
 use super::raw::{RawStream, operations};
 use super::redis;
@@ -43,7 +43,7 @@ pub(super) const fn attackers(attack: Attack) -> usize {
 }
 
 /// Attacks until dropped.
-pub(super) async fn attack(attack: Attack, number: usize, target: &Target, deeds: &Deeds) {
+pub(super) async fn attack(attack: Attack, number: usize, target: &Target, deeds: &AttackCounts) {
     loop {
         let ended = match attack {
             Attack::Scans => scans(target, deeds).await,
@@ -60,14 +60,14 @@ pub(super) async fn attack(attack: Attack, number: usize, target: &Target, deeds
     }
 }
 
-async fn opened(target: &Target, window: Option<u32>, deeds: &Deeds) -> io::Result<RawStream> {
+async fn opened(target: &Target, window: Option<u32>, deeds: &AttackCounts) -> io::Result<RawStream> {
     let stream = RawStream::open(target, window).await?;
     deeds.connections.fetch_add(1, Ordering::Relaxed);
     Ok(stream)
 }
 
 /// Sends a message and discards received bytes for a moment.
-async fn sent(stream: &mut RawStream, message: &[u8], ops: usize, deeds: &Deeds) -> io::Result<()> {
+async fn sent(stream: &mut RawStream, message: &[u8], ops: usize, deeds: &AttackCounts) -> io::Result<()> {
     stream.send(message).await?;
     deeds.sent.fetch_add(ops as u64, Ordering::Relaxed);
     Ok(())
@@ -84,7 +84,7 @@ async fn drained(stream: &mut Stream, quiet: Duration) -> io::Result<()> {
     Ok(())
 }
 
-async fn scans(target: &Target, deeds: &Deeds) -> io::Result<()> {
+async fn scans(target: &Target, deeds: &AttackCounts) -> io::Result<()> {
     let mut stream = opened(target, None, deeds).await?;
     let rows: Vec<_> =
         (0..ROWS).map(|row| Op::Put { key: key(target, row), value: vec![7; ROW_BYTES].into() }).collect();
@@ -108,7 +108,7 @@ fn key(target: &Target, number: usize) -> Bytes {
     format!("{}greedy-{number}", target.tag).into()
 }
 
-async fn slow_reader(number: usize, target: &Target, deeds: &Deeds) -> io::Result<()> {
+async fn slow_reader(number: usize, target: &Target, deeds: &AttackCounts) -> io::Result<()> {
     let mut stream = opened(target, Some(WINDOW_BYTES), deeds).await?;
     let large = Op::Put { key: key(target, ROWS + number), value: vec![7; VALUE_BYTES_MAX].into() };
     sent(&mut stream, &operations(target.partition, ClientId::NIL, [(None, large.clone())]), 1, deeds).await?;
@@ -127,7 +127,7 @@ async fn slow_reader(number: usize, target: &Target, deeds: &Deeds) -> io::Resul
     }
 }
 
-async fn half_message(target: &Target, deeds: &Deeds) -> io::Result<()> {
+async fn half_message(target: &Target, deeds: &AttackCounts) -> io::Result<()> {
     let mut stream = opened(target, None, deeds).await?;
     let length = MESSAGE_BYTES_MAX - 1024;
     let head = [&[1][..], &u32::try_from(length).unwrap_or(0).to_le_bytes()].concat();
@@ -139,7 +139,7 @@ async fn half_message(target: &Target, deeds: &Deeds) -> io::Result<()> {
     }
 }
 
-async fn connections(target: &Target, deeds: &Deeds) -> io::Result<()> {
+async fn connections(target: &Target, deeds: &AttackCounts) -> io::Result<()> {
     let mut held = Vec::new();
     while held.len() < FLOOD_MAX {
         let stream = match TcpStream::connect(&target.address).await {
@@ -160,7 +160,7 @@ async fn connections(target: &Target, deeds: &Deeds) -> io::Result<()> {
     Ok(())
 }
 
-async fn new_clients(target: &Target, deeds: &Deeds) -> io::Result<()> {
+async fn new_clients(target: &Target, deeds: &AttackCounts) -> io::Result<()> {
     const TOGETHER: usize = 64;
     let mut stream = opened(target, None, deeds).await?;
     let mut number = 0;

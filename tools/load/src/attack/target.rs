@@ -3,7 +3,7 @@
 use super::kind::Attack;
 use crate::failure::Failure;
 use archon_client::{Admin, Transport};
-use archon_security::Expected;
+use archon_security::ExpectedPeer;
 use archon_types::{ClusterId, NodeId, PartitionId, TableId};
 
 /// Target of an attack: one node, and a partition that it led when it was looked up.
@@ -12,7 +12,7 @@ pub struct Target {
     pub(crate) cluster: ClusterId,
     pub(crate) node: NodeId,
     /// Expected identity of the node.
-    pub(crate) expected: Expected,
+    pub(crate) expected: ExpectedPeer,
     pub(crate) address: String,
     /// Address of its Redis listener, if it has one.
     pub(crate) redis_address: Option<String>,
@@ -45,7 +45,7 @@ impl Target {
         Ok(Self {
             cluster: ClusterId::new(cluster),
             node: node.ok_or_else(|| failed(format!("there is no node {leader}")))?,
-            expected: Expected::Node(leader),
+            expected: ExpectedPeer::Node(leader),
             address,
             redis_address: located.leader_redis_address,
             transport: transport.clone(),

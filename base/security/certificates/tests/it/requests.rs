@@ -1,7 +1,7 @@
 //! Requests from untrusted senders.
 
 use crate::support::{DAY, authority, hosts, identity, load, now, read};
-use archon_certificates::{CertificatesError, Issued, Request, request};
+use archon_certificates::{CertificatesError, IssuedCredentials, Request, request};
 use archon_security::Identity;
 use rcgen::string::Ia5String;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType};
@@ -34,8 +34,11 @@ fn signed_request_does_not_contain_the_key() {
     let found = Request::read(asked.request_pem.as_bytes()).unwrap();
     assert_eq!((found.identity(), found.hosts()), (&athens, &hosts(&["athens.example.org", "10.0.0.7"])[..]));
     let certificate_pem = authority.sign(&found, found.identity(), found.hosts(), 90 * DAY, now()).unwrap();
-    let issued =
-        Issued { certificate_pem, key_pem: asked.key_pem, authorities_pem: authority.believed_pem().to_owned() };
+    let issued = IssuedCredentials {
+        certificate_pem,
+        key_pem: asked.key_pem,
+        authorities_pem: authority.believed_pem().to_owned(),
+    };
     let credentials = load(&issued, now()).unwrap();
     assert_eq!(credentials.identity, athens);
     assert_eq!(credentials.certificate.hosts, ["athens.example.org", "10.0.0.7"]);

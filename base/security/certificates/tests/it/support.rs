@@ -1,6 +1,6 @@
 //! Authorities, and issued certificates as `archon-security` reads them.
 
-use archon_certificates::{Authority, Host, Issued, write_credentials};
+use archon_certificates::{Authority, Host, IssuedCredentials, write_credentials};
 use archon_security::{Certificate, Credentials, CredentialsError, Identity};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -32,7 +32,7 @@ pub(crate) fn some_hosts(of: &Identity) -> Vec<Host> {
     if of.role().is_server() { hosts(&["localhost"]) } else { Vec::new() }
 }
 
-pub(crate) fn issue(authority: &Authority, text: &str) -> Issued {
+pub(crate) fn issue(authority: &Authority, text: &str) -> IssuedCredentials {
     let identity = identity(text);
     authority.issue(&identity, &some_hosts(&identity), 90 * DAY, now()).unwrap()
 }
@@ -46,7 +46,7 @@ pub(crate) fn read(pem: &str) -> Certificate {
 }
 
 /// Writes the credentials and loads them as a process does.
-pub(crate) fn load(issued: &Issued, at: SystemTime) -> Result<Credentials, CredentialsError> {
+pub(crate) fn load(issued: &IssuedCredentials, at: SystemTime) -> Result<Credentials, CredentialsError> {
     let directory = tempfile::tempdir().unwrap();
     write_credentials(directory.path(), issued, false).unwrap();
     Credentials::load(directory.path(), at)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use archon_wal::disk::MemoryDisk;
-use archon_wal::{Bounds, Recovered, StreamId, StreamState, Wal, WalBatch};
+use archon_wal::{Bounds, RecoveredLog, StreamId, StreamState, Wal, WalBatch};
 use bytes::Bytes;
 
 /// A small generator: equal seeds give equal numbers.
@@ -176,7 +176,7 @@ impl Model {
     }
 
     /// Checks that the log holds this state, except that trimmed records may be back.
-    pub fn matches_untrimmed(&self, recovered: &Recovered, wal: &Wal) -> Result<(), String> {
+    pub fn matches_untrimmed(&self, recovered: &RecoveredLog, wal: &Wal) -> Result<(), String> {
         let names: Vec<_> = recovered.streams.keys().map(|stream| stream.0).collect();
         let ours: Vec<_> = self.streams.keys().copied().collect();
         if names != ours {

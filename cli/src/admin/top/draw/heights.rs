@@ -2,7 +2,7 @@
 
 /// Number of rows of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wants {
+pub(super) struct RowCounts {
     /// Reasons of waits.
     pub(super) reasons: usize,
     /// Nodes.
@@ -36,7 +36,7 @@ const TALL: u16 = 32;
 
 impl Heights {
     /// Returns the heights on a terminal of `height` lines.
-    pub(super) fn new(height: u16, wants: Wants) -> Self {
+    pub(super) fn new(height: u16, wants: RowCounts) -> Self {
         let tall = height >= TALL;
         let mut left = height;
         let mut give = |wanted: u16| {
@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn nodes_get_space_before_events() {
-        let many = Wants { reasons: 0, nodes: 1_000, moves: 0, events: 60 };
+        let many = RowCounts { reasons: 0, nodes: 1_000, moves: 0, events: 60 };
         assert_eq!(Heights::new(24, many), Heights { header: 4, throughput: 2, nodes: 13, moves: 1, events: 4 });
-        let few = Heights::new(60, Wants { nodes: 3, ..many });
+        let few = Heights::new(60, RowCounts { nodes: 3, ..many });
         assert_eq!(few, Heights { header: 4, throughput: 5, nodes: 4, moves: 1, events: 46 });
     }
 
     #[test]
     fn every_part_fits_on_24_lines() {
-        let heights = Heights::new(24, Wants { reasons: 40, nodes: 1_000, moves: 500, events: 60 });
+        let heights = Heights::new(24, RowCounts { reasons: 40, nodes: 1_000, moves: 500, events: 60 });
         assert_eq!(heights, Heights { header: 6, throughput: 2, nodes: 8, moves: 4, events: 4 });
     }
 
@@ -102,7 +102,7 @@ mod tests {
             moves in 0..100_000_usize,
             events in 0..100_000_usize,
         ) {
-            let wants = Wants { reasons, nodes, moves, events };
+            let wants = RowCounts { reasons, nodes, moves, events };
             prop_assert!(sum(Heights::new(height, wants)) <= u32::from(height));
         }
     }

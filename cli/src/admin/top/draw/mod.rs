@@ -16,7 +16,7 @@ mod theme;
 mod throughput;
 
 use super::model::Model;
-use heights::{Heights, Wants};
+use heights::{Heights, RowCounts};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(super) fn page(model: &Model, height: u16) -> usize {
 
 fn heights(model: &Model, height: u16) -> Heights {
     let look = model.look();
-    let wants = Wants {
+    let wants = RowCounts {
         reasons: look.status.reasons.len(),
         nodes: look.nodes.len(),
         moves: model.running().count(),

@@ -10,15 +10,15 @@ use archon_types::{ErrorDetail, Millis, RIGHTS_MAX, Right, Scope, WITHDRAWN_MAX,
 use std::sync::Arc;
 
 /// A right with its limit of weight.
-type Granted = (Option<Right>, Option<u32>);
+type GrantedRight = (Option<Right>, Option<u32>);
 
 /// Sets the right of a scope, and its limit of weight, to `after` if they are `before`.
 pub(super) fn set(
     state: &mut ClusterState,
     entry: Entry<'_>,
     scope: &Scope,
-    before: Granted,
-    after: Granted,
+    before: GrantedRight,
+    after: GrantedRight,
 ) -> Result<Response, ErrorDetail> {
     scope.check()?;
     if let (_, Some(weight)) = after {

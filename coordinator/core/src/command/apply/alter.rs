@@ -8,7 +8,7 @@ use crate::state::ClusterState;
 use crate::state::events::EventKind;
 use crate::state::response::Response;
 use archon_types::{
-    ErrorDetail, Holds, Keys, NodeId, NodeTraits, Partition, PartitionStatus, TableId, TableTraits, Version,
+    ErrorDetail, Keys, NodeId, NodeTraits, Partition, PartitionStatus, TableContent, TableId, TableTraits, Version,
     min_in_sync_default,
 };
 
@@ -54,7 +54,7 @@ pub(super) fn table(
     if row.version != if_version {
         return Err(stale(&format!("table {}", row.name), row.version, if_version));
     }
-    if row.holds == Holds::Lease {
+    if row.holds == TableContent::Lease {
         return Err(refused(format!("table {} is of leases: there is nothing to copy", row.name)));
     }
     let (name, before) = (row.name.clone(), row.traits());

@@ -1,6 +1,6 @@
 //! Commands about the cluster itself: bootstrap, creation of tables, accepted data loss.
 
-use super::stage::Staged;
+use super::stage::StagedRows;
 use crate::command::LossOutcome;
 use crate::command::apply::entry::Entry;
 use crate::command::refusals::{invalid, next_epoch, recovering, refused};
@@ -10,8 +10,8 @@ use crate::state::response::Response;
 use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, TABLES_MAX, check_name};
 use archon_types::{
-    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Holds, PROTOCOL_FIRST, Partition, PartitionId,
-    PartitionStatus, Partitioning, Settings, Table, TableId, Version, min_in_sync_default,
+    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, PROTOCOL_FIRST, Partition, PartitionId, PartitionStatus,
+    Partitioning, Settings, Table, TableContent, TableId, Version, min_in_sync_default,
 };
 
 pub(super) fn bootstrap(
@@ -37,7 +37,7 @@ pub(super) fn bootstrap(
     state.protocol = PROTOCOL_FIRST;
     entry.note(state, EventKind::Bootstrapped);
     let partitioning = Partitioning::Hash { partitions: settings.partitions };
-    create_table(state, entry, DEFAULT_TABLE, &partitioning, settings.replication, Holds::Data)
+    create_table(state, entry, DEFAULT_TABLE, &partitioning, settings.replication, TableContent::Data)
 }
 
 pub(super) fn create_table(
@@ -46,15 +46,15 @@ pub(super) fn create_table(
     name: &str,
     partitioning: &Partitioning,
     replication: u8,
-    holds: Holds,
+    holds: TableContent,
 ) -> Result<Response, ErrorDetail> {
     check_name("table", name)?;
     partitioning.check()?;
     check_replication(replication)?;
-    if holds == Holds::Lease && partitioning.keys().is_range() {
+    if holds == TableContent::Lease && partitioning.keys().is_range() {
         return Err(invalid("the partitions of a lease table are numbers; only data can be kept in ranges of keys"));
     }
-    if holds == Holds::Lease && replication != 1 {
+    if holds == TableContent::Lease && replication != 1 {
         return Err(invalid(format!(
             "a lease has one owner and no replicas, so its replication is 1, not {replication}"
         )));
@@ -80,7 +80,7 @@ pub(super) fn create_table(
         .insert(id, Table { id, name: name.to_owned(), keys: partitioning.keys(), replication, holds, version });
     // The fencing tokens of a table that reuses the name of a dropped table exceed all tokens of that one: each of
     // those was a log index.
-    let epoch = if holds == Holds::Lease { Epoch::new(entry.index) } else { Epoch::ZERO };
+    let epoch = if holds == TableContent::Lease { Epoch::new(entry.index) } else { Epoch::ZERO };
     for (index, range) in (0..).zip(ranges) {
         state.partitions.insert(Partition {
             id: PartitionId::new(id, index),
@@ -111,7 +111,7 @@ pub(super) fn accept_loss(
         return Err(recovering());
     }
     let name = state.partition_name(partition);
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     let mut row = staged.row(partition)?;
     if state.is_lease(partition.table) {
         return Err(refused(format!("partition {name} is a lease: it holds no data that could be lost")));

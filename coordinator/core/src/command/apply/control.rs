@@ -1,7 +1,7 @@
 //! Application of operators' orders. The control turn carries them out.
 
 use super::node::want;
-use super::stage::Staged;
+use super::stage::StagedRows;
 use crate::command::apply::entry::Entry;
 use crate::command::refusals::{not_found, refused, stale};
 use crate::state::ClusterState;
@@ -116,7 +116,7 @@ fn resume(state: &mut ClusterState, entry: Entry<'_>, member: NodeId) -> Option<
 
 /// Abandons the split or merge by which this partition gives keys away: an offline partition serves no keys.
 fn end_reshape(state: &mut ClusterState, entry: Entry<'_>, partition: PartitionId) -> Result<(), ErrorDetail> {
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     let mut row = staged.row(partition)?;
     let why = "an operator took the partition offline";
     match (&row.split, &row.merge) {

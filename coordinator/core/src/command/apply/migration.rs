@@ -1,6 +1,6 @@
 //! Start and cancellation of plans, and the stages of their migrations.
 
-use super::stage::Staged;
+use super::stage::StagedRows;
 use crate::command::PlannedMove;
 use crate::command::apply::entry::Entry;
 use crate::command::edit::{Edit, PartitionChange};
@@ -124,7 +124,7 @@ pub(super) fn set(
         return Err(not_found(format!("there is no migration {id}")));
     };
     check_step(state, migration, stage, change)?;
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     if let Some(change) = change {
         staged.change(change)?;
     }

@@ -81,7 +81,7 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::DropTable { table } => dropped::drop_table(state, entry, *table),
         Command::Deleted { node, placement } => dropped::deleted(state, entry, *node, *placement),
         Command::Change(changes) => {
-            let mut stage = stage::Staged::new(state, entry);
+            let mut stage = stage::StagedRows::new(state, entry);
             for change in changes {
                 stage.change(change)?;
             }

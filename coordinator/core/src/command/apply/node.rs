@@ -1,7 +1,7 @@
 //! Activation, failure and goal of a node.
 
 use super::dropped::forget_node;
-use super::stage::Staged;
+use super::stage::StagedRows;
 use crate::command::Successor;
 use crate::command::apply::entry::Entry;
 use crate::command::refusals::{invalid, next_epoch, not_found, refused, stale};
@@ -9,9 +9,9 @@ use crate::mutant::Mutant;
 use crate::placement::out_of_sync::delete_not_issued;
 use crate::state::ClusterState;
 use crate::state::actor::Actor;
-use crate::state::departed::Condition;
 use crate::state::events::{DoorNews, EventKind};
 use crate::state::node_row::NodeRow;
+use crate::state::out_of_sync_copy::Condition;
 use crate::state::response::Response;
 use archon_types::{
     ErrorDetail, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
@@ -41,7 +41,7 @@ pub(super) fn failed(
     state.check_sender(node, incarnation)?;
     let named: BTreeMap<PartitionId, &Successor> =
         successors.iter().map(|successor| (successor.partition, successor)).collect();
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     let (mut leaderships, mut handed_on) = (0, 0);
     for row in state.partitions.on_node(node) {
         if row.leader_placement().map(|leader| leader.node) != Some(node) {
@@ -179,7 +179,7 @@ pub(super) fn declare_lost(
         return Ok(Response::NodeLost { placements: 0, counting: 0, last_copies: 0 });
     }
     let placements = state.partitions.held_on(node);
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     let (mut counting, mut last_copies) = (0, 0);
     for row in state.partitions.on_node(node) {
         let mut row = row.clone();
@@ -214,7 +214,7 @@ pub(super) fn remove(
 ) -> Result<Response, ErrorDetail> {
     let name = departed(state, node, if_version)?.node.name.clone();
     let placements = state.partitions.held_on(node);
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node) else { continue };
         let (id, partition) = (placement.id, state.partition_name(row.id));

@@ -3,7 +3,7 @@
 
 use super::dropped::forget_node;
 use super::register::{begin_life, check, forget_lapsed, number};
-use super::stage::Staged;
+use super::stage::StagedRows;
 use crate::command::apply::entry::Entry;
 use crate::command::refusals::{next_epoch, refused};
 use crate::state::former_leaders::FormerLeader;
@@ -70,7 +70,7 @@ pub(super) fn register(
 fn end_life(state: &mut ClusterState, entry: Entry<'_>, known: &NodeRow) -> Result<(), ErrorDetail> {
     let (node, incarnation) = (known.node.id, known.node.incarnation);
     let failure_timeout_ms = state.timing_of(node).failure_timeout_ms;
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node).map(|own| own.id).filter(|own| row.leader == Some(*own)) else {
             continue;

@@ -1,17 +1,17 @@
 //! Reports of nodes about their copies during a recovery, and its end (PROTOCOL rules 61 and 62).
 
 use super::register::judge_copy;
-use super::stage::Staged;
+use super::stage::StagedRows;
 use crate::command::apply::entry::Entry;
 use crate::command::refusals::refused;
 use crate::mutant::Mutant;
 use crate::quorum::recovery::reports::settles;
 use crate::quorum::recovery::{Choice, choose};
 use crate::state::ClusterState;
-use crate::state::departed::Condition;
 use crate::state::events::EventKind;
 use crate::state::node_row::NodeRow;
-use crate::state::recovery::{Recovery, Standing};
+use crate::state::out_of_sync_copy::Condition;
+use crate::state::recovery::{FrozenReplica, Recovery};
 use crate::state::response::Response;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Partition, PartitionId, PartitionStatus, Placement,
@@ -24,7 +24,7 @@ pub(super) fn inspected(
     entry: Entry<'_>,
     (node, incarnation): (NodeId, Incarnation),
     placement: PlacementId,
-    standing: Standing,
+    standing: FrozenReplica,
 ) -> Result<Response, ErrorDetail> {
     state.check_sender(node, incarnation)?;
     let recovery = state.recovery.as_mut().filter(|recovery| recovery.awaits(node, incarnation, placement));
@@ -69,7 +69,7 @@ pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Respo
         return Err(refused("not all nodes have reported their replicas, or the possible loss was not accepted"));
     }
     let mut standings = recovery.standings();
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     for row in state.data_rows() {
         let told = standings.remove(&row.id).unwrap_or_default();
         if row.status == PartitionStatus::Unassigned && told.is_empty() {
@@ -135,7 +135,7 @@ fn go_on_from(row: &mut Partition, choice: &Choice) {
 
 /// Removes or demotes copies without a report: their nodes are lost, or do not hold them any longer.
 fn judge_others(
-    staged: &mut Staged<'_>,
+    staged: &mut StagedRows<'_>,
     state: &ClusterState,
     recovery: &Recovery,
     row: &mut Partition,

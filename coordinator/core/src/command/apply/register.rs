@@ -3,15 +3,15 @@
 use super::dropped::forget_node;
 use super::histories::{check_taken_over, is_of_other_history, of_this_generation};
 use super::participant;
-use super::stage::Staged;
+use super::stage::StagedRows;
 use crate::command::apply::entry::Entry;
 use crate::command::refusals::{invalid, next_epoch, refused};
 use crate::mutant::Mutant;
 use crate::quorum::upgrade;
-use crate::state::departed::Condition;
 use crate::state::events::EventKind;
 use crate::state::former_leaders::FormerLeader;
 use crate::state::node_row::NodeRow;
+use crate::state::out_of_sync_copy::Condition;
 use crate::state::recovery::Inventory;
 use crate::state::response::Response;
 use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
@@ -70,7 +70,7 @@ pub(super) fn register(
         make_room(state, entry.version())?;
     }
 
-    let mut staged = Staged::new(state, entry);
+    let mut staged = StagedRows::new(state, entry);
     // During a recovery no row is trusted: the node's copies are judged at the end.
     if let Some(known) = known.as_ref().filter(|_| state.recovery.is_none()) {
         end_life(&mut staged, state, known, register)?;
@@ -202,7 +202,7 @@ pub(super) fn begin_life(
 }
 
 /// Forgets the lapsed leaderships of a fenced incarnation: it gets no answer any longer, so no notice is due.
-pub(super) fn forget_lapsed(staged: &mut Staged<'_>, state: &ClusterState, life: (NodeId, Incarnation)) {
+pub(super) fn forget_lapsed(staged: &mut StagedRows<'_>, state: &ClusterState, life: (NodeId, Incarnation)) {
     for (partition, epoch) in state.former_leaders.of_holder(life.0, life.1) {
         if state.former_leaders.get(partition, epoch).is_some_and(|former| former.lapsed) {
             staged.forget_former(partition, epoch);
@@ -267,7 +267,7 @@ fn started_twice(known: &NodeRow, register: &Register, retry_ms: u64) -> ErrorDe
 
 /// Ends every leadership of the node's former incarnation, and finds which of its copies are no longer in sync.
 fn end_life(
-    staged: &mut Staged<'_>,
+    staged: &mut StagedRows<'_>,
     state: &ClusterState,
     known: &NodeRow,
     register: &Register,
@@ -296,7 +296,7 @@ fn end_life(
 /// Decides whether a copy stays in sync, given which copies its node `holds` whole and whether its directory is
 /// `other_copy` than the last active one. Returns true if anything changed.
 pub(super) fn judge_copy(
-    staged: &mut Staged<'_>,
+    staged: &mut StagedRows<'_>,
     state: &ClusterState,
     row: &mut Partition,
     placement: Placement,

@@ -1,6 +1,7 @@
 //! Heartbeats and their answers: each answer is a lease, given only after a quorum round that began after the heartbeat
-//! arrived (PROTOCOL rules 13 to 16 and 54 to 56). The types follow these steps: only a round turns an [`Unconfirmed`]
-//! into a [`Confirmed`], and only a [`Confirmed`] is answered. One round serves all heartbeats that arrived before it.
+//! arrived (PROTOCOL rules 13 to 16 and 54 to 56). The types follow these steps: only a round turns an
+//! [`UnconfirmedHeartbeat`] into a [`ConfirmedHeartbeat`], and only a [`ConfirmedHeartbeat`] is answered. One round
+//! serves all heartbeats that arrived before it.
 
 use super::Term;
 use crate::liveness::HeartbeatAnswer;
@@ -26,7 +27,7 @@ pub struct Beat<'a> {
 /// An accepted heartbeat. Its answer waits for a quorum round that begins from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a quorum round may confirm it"]
-pub struct Unconfirmed {
+pub struct UnconfirmedHeartbeat {
     node: NodeId,
     incarnation: Incarnation,
     turn_due: bool,
@@ -34,7 +35,7 @@ pub struct Unconfirmed {
     after: u64,
 }
 
-impl Unconfirmed {
+impl UnconfirmedHeartbeat {
     /// Returns true if a control turn should follow at once.
     pub const fn turn_due(&self) -> bool {
         self.turn_due
@@ -49,7 +50,7 @@ pub struct Round(u64);
 /// A heartbeat that may be answered: since it arrived, a majority has confirmed that this coordinator leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "it is to be answered at once"]
-pub struct Confirmed {
+pub struct ConfirmedHeartbeat {
     node: NodeId,
     incarnation: Incarnation,
 }
@@ -64,7 +65,7 @@ impl Term {
         state: &ClusterState,
         beat: Beat<'_>,
         now: Millis,
-    ) -> Result<Option<Unconfirmed>, ErrorDetail> {
+    ) -> Result<Option<UnconfirmedHeartbeat>, ErrorDetail> {
         let Beat { node, incarnation, number, stopping, doors } = beat;
         if !self.liveness.heard(state, node, incarnation, number, now)? {
             return Ok(None);
@@ -77,7 +78,7 @@ impl Term {
         if state.node(node).is_some_and(|row| row.activated != Some(incarnation)) {
             turn_due |= self.activate(node, incarnation);
         }
-        Ok(Some(Unconfirmed { node, incarnation, turn_due, after: self.rounds }))
+        Ok(Some(UnconfirmedHeartbeat { node, incarnation, turn_due, after: self.rounds }))
     }
 
     /// Begins a round that asks a majority whether this coordinator leads. It covers only earlier arrivals.
@@ -87,7 +88,7 @@ impl Term {
     }
 
     /// Returns true if a round began after this heartbeat had arrived (rule 54).
-    pub fn covers(&self, state: &ClusterState, round: Round, heartbeat: Unconfirmed) -> bool {
+    pub fn covers(&self, state: &ClusterState, round: Round, heartbeat: UnconfirmedHeartbeat) -> bool {
         heartbeat.after < round.0 || state.breaks(Mutant::RoundShared)
     }
 
@@ -96,13 +97,13 @@ impl Term {
     pub fn confirmed(
         &self,
         state: &ClusterState,
-        heartbeat: Unconfirmed,
+        heartbeat: UnconfirmedHeartbeat,
         round: Round,
         led: Option<u64>,
-    ) -> Option<Confirmed> {
-        let Unconfirmed { node, incarnation, .. } = heartbeat;
+    ) -> Option<ConfirmedHeartbeat> {
+        let UnconfirmedHeartbeat { node, incarnation, .. } = heartbeat;
         let leads = led == Some(self.number) || state.breaks(Mutant::NoQuorumRound);
-        (leads && self.covers(state, round, heartbeat)).then_some(Confirmed { node, incarnation })
+        (leads && self.covers(state, round, heartbeat)).then_some(ConfirmedHeartbeat { node, incarnation })
     }
 
     /// Returns the answers to heartbeats, one for each and in their order, from the state that their round confirmed or
@@ -114,11 +115,11 @@ impl Term {
     pub fn answers(
         &mut self,
         state: &ClusterState,
-        heartbeats: impl IntoIterator<Item = Confirmed>,
+        heartbeats: impl IntoIterator<Item = ConfirmedHeartbeat>,
         now: Millis,
     ) -> Vec<Result<HeartbeatAnswer, ErrorDetail>> {
         let mut unnoted = false;
-        let mut answer = |Confirmed { node, incarnation }| {
+        let mut answer = |ConfirmedHeartbeat { node, incarnation }| {
             let given = match unnoted {
                 true => self.liveness.judge(state, node, incarnation, now),
                 false => self.liveness.answer(state, node, incarnation, now),

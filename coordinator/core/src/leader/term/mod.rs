@@ -14,22 +14,22 @@
 //! | `stall` | detection of a stalled coordinator |
 
 mod lease;
-mod news;
 mod pieces;
 mod polls;
 mod pushes;
 mod relaying;
 mod reports;
 mod stall;
+mod table_updates;
 
-pub use lease::{Beat, Confirmed, Round, Unconfirmed};
-pub use news::{Awaited, News, news};
+pub use lease::{Beat, ConfirmedHeartbeat, Round, UnconfirmedHeartbeat};
 pub use pieces::{Piece, Pieces};
-pub use polls::{Polled, Told, polled};
-pub use pushes::{Acknowledged, Due, Heard, Promise, Promised, Push, PushStep};
+pub use polls::{PollAnswer, SentDuties, polled};
+pub use pushes::{HeartbeatSummary, Promise, PromisedPush, Push, PushProgress, PushStep, PushUrgency};
 pub use relaying::KnownRelays;
-pub use reports::Reported;
+pub use reports::ReportOutcomes;
 pub use stall::Stall;
+pub use table_updates::{AnswerDeadline, TableUpdates, news};
 
 use crate::command::Command;
 use crate::leader::turn::{Turn, turn};

@@ -6,7 +6,7 @@ use archon_types::{Duty, ErrorDetail, Incarnation, NodeId, Version};
 
 /// The last duties sent to a participant in a term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct SentDuties {
     /// Its incarnation.
     pub incarnation: Incarnation,
     /// Inputs of its duties.
@@ -17,9 +17,9 @@ pub struct Told {
 
 /// Answer to a poll.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Polled {
+pub enum PollAnswer {
     /// All of its duties.
-    News(Told, Vec<Duty>),
+    News(SentDuties, Vec<Duty>),
     /// It obeys them already.
     Nothing,
     /// It is not recorded as active yet, and gets no duties until then.
@@ -36,13 +36,13 @@ pub fn polled(
     (node, incarnation): (NodeId, Incarnation),
     term: u64,
     asked: (u64, Version),
-    told: Option<Told>,
-) -> Result<Polled, ErrorDetail> {
+    told: Option<SentDuties>,
+) -> Result<PollAnswer, ErrorDetail> {
     state.check_sender(node, incarnation)?;
-    let Some(mark) = duties_mark(state, node) else { return Ok(Polled::NotActive) };
+    let Some(mark) = duties_mark(state, node) else { return Ok(PollAnswer::NotActive) };
     let obeyed =
         told.is_some_and(|told| asked == (term, told.version) && (told.mark, told.incarnation) == (mark, incarnation));
     let news = duties(state, node).filter(|_| !obeyed);
     let version = Version::new(state.applied);
-    Ok(news.map_or(Polled::Nothing, |duties| Polled::News(Told { incarnation, mark, version }, duties)))
+    Ok(news.map_or(PollAnswer::Nothing, |duties| PollAnswer::News(SentDuties { incarnation, mark, version }, duties)))
 }

@@ -2,8 +2,8 @@
 //! term needs none of this: it starts empty and pushes everything again.
 
 use crate::leader::duties::{DutiesMark, duties, duties_mark};
-use crate::leader::term::news::Awaited;
 use crate::leader::term::pieces::Pieces;
+use crate::leader::term::table_updates::AnswerDeadline;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::limits::PIECE_BYTES_MAX;
@@ -19,7 +19,7 @@ const HEARD_SETTLES_MS: u64 = 1_000;
 
 /// Urgency of a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Due {
+pub enum PushUrgency {
     /// The node's duties changed: other members wait for it.
     Duties,
     /// It lacks only updates of tables and nodes.
@@ -28,7 +28,7 @@ pub enum Due {
 
 /// The last heartbeat of an incarnation of a node, as far as pushes depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Heard {
+pub struct HeartbeatSummary {
     /// Time of arrival.
     pub at: Millis,
     /// Version of the tables that the node reported.
@@ -45,7 +45,7 @@ pub enum PushStep {
     /// Wait until this time: the answers to its heartbeats bring everything that it lacks.
     Await(Millis),
     /// Push.
-    Push(Due),
+    Push(PushUrgency),
 }
 
 /// Content of a push.
@@ -76,7 +76,7 @@ pub struct Promise {
     mark: DutiesMark,
     nodes: Option<Version>,
     rows: Vec<(TableId, Version)>,
-    arriving: Option<Arriving>,
+    arriving: Option<TableTransfer>,
     tables: Option<TableList>,
     access: Option<Version>,
     complete: Option<Version>,
@@ -84,7 +84,7 @@ pub struct Promise {
 }
 
 /// A push from these pieces, with the data that the node will hold after it.
-pub type Promised<P> = (Push<<P as Pieces>::Rows, <P as Pieces>::Nodes>, Promise);
+pub type PromisedPush<P> = (Push<<P as Pieces>::Rows, <P as Pieces>::Nodes>, Promise);
 
 impl Promise {
     /// Returns true if more follows, since not everything fit.
@@ -95,7 +95,7 @@ impl Promise {
 
 /// Progress of a table of which a node has the first pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Arriving {
+struct TableTransfer {
     table: TableId,
     since: Version,
     /// Position of the next piece.
@@ -106,12 +106,12 @@ struct Arriving {
 
 /// Data that one incarnation of a node is known to hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Acknowledged {
+pub struct PushProgress {
     /// Inputs of its duties, and the version with which they were pushed.
     duties: Option<(DutiesMark, Version)>,
     tables: BTreeMap<TableId, Version>,
     /// A table of which it has the first pieces.
-    arriving: Option<Arriving>,
+    arriving: Option<TableTransfer>,
     nodes: Version,
     /// The last drop of a table that it received.
     dropped: Version,
@@ -121,17 +121,17 @@ pub struct Acknowledged {
     complete: Version,
     at: Option<Millis>,
     /// Deadline for answers to its heartbeats that bring what it lacks.
-    awaited: Awaited,
+    awaited: AnswerDeadline,
 }
 
-impl Acknowledged {
+impl PushProgress {
     /// Returns the next step at `now`, after the last heartbeat of this incarnation. `has_news` returns whether answers
     /// to heartbeats bring everything to a node that holds this version.
     pub fn next_step(
         &mut self,
         state: &ClusterState,
         node: NodeId,
-        heard: Option<Heard>,
+        heard: Option<HeartbeatSummary>,
         now: Millis,
         has_news: impl FnOnce(Version) -> bool,
     ) -> PushStep {
@@ -142,23 +142,23 @@ impl Acknowledged {
     }
 
     /// Returns the urgency of a due push; `None` if `node` lacks nothing, or must get no push.
-    pub fn due(&self, state: &ClusterState, node: NodeId) -> Option<Due> {
+    pub fn due(&self, state: &ClusterState, node: NodeId) -> Option<PushUrgency> {
         let mark = duties_mark(state, node)?;
         if self.duties_of(state, mark).is_none() {
-            return Some(Due::Duties);
+            return Some(PushUrgency::Duties);
         }
         let behind = |table: &TableId| state.rows_version_of(*table) > self.held(*table);
         let lacks = state.nodes_version > self.nodes
             || state.dropped_version > self.dropped
             || self.lacks_access(state)
             || state.data_tables().any(|table| behind(&table.id));
-        lacks.then_some(Due::Table)
+        lacks.then_some(PushUrgency::Table)
     }
 
     /// Returns true if the answers to its heartbeats may bring everything that `node` lacks, so that a push need not:
     /// only rows and nodes.
     pub fn lacks_news_alone(&self, state: &ClusterState, node: NodeId) -> bool {
-        self.due(state, node) == Some(Due::Table) && !self.lacks_access(state)
+        self.due(state, node) == Some(PushUrgency::Table) && !self.lacks_access(state)
     }
 
     fn lacks_access(&self, state: &ClusterState) -> bool {
@@ -182,7 +182,7 @@ impl Acknowledged {
     }
 
     /// Returns a push of the data that `node` lacks, and its holdings after it; `None` if it lacks nothing.
-    pub fn next<P: Pieces>(&self, state: &ClusterState, node: NodeId, pieces: &P) -> Option<Promised<P>> {
+    pub fn next<P: Pieces>(&self, state: &ClusterState, node: NodeId, pieces: &P) -> Option<PromisedPush<P>> {
         let mark = duties_mark(state, node)?;
         let nodes = if state.nodes_version > self.nodes { pieces.nodes(state, self.nodes) } else { None };
         let unchanged = self.duties_of(state, mark);
@@ -220,7 +220,7 @@ impl Acknowledged {
                 arriving = None;
             }
             if let Some(from) = piece.next {
-                arriving = Some(Arriving { table: *table, since, from, version });
+                arriving = Some(TableTransfer { table: *table, since, from, version });
                 partial = true;
             }
             if version < state.rows_version_of(*table) {
@@ -295,7 +295,7 @@ impl Acknowledged {
     /// arrived at `heard`: it need not be pushed again (rule 78).
     pub fn note_held(&mut self, state: &ClusterState, heard: Millis, holds: Version) {
         let holds = holds.min(state.table_version());
-        if holds <= self.complete || !super::news::counts(state, holds) {
+        if holds <= self.complete || !super::table_updates::counts(state, holds) {
             return;
         }
         // A table that was created or altered later is not included.
@@ -311,7 +311,12 @@ impl Acknowledged {
 
     /// Takes in a heartbeat of this incarnation. The version in it includes everything that the node holds from any
     /// source if `is_whole`. Returns true if the node lost data, as [`look_at_heartbeat`](Self::look_at_heartbeat).
-    pub fn hear(&mut self, state: &ClusterState, Heard { at, holds, .. }: Heard, is_whole: bool) -> bool {
+    pub fn hear(
+        &mut self,
+        state: &ClusterState,
+        HeartbeatSummary { at, holds, .. }: HeartbeatSummary,
+        is_whole: bool,
+    ) -> bool {
         let lost = self.look_at_heartbeat(at, holds);
         if is_whole {
             self.note_held(state, at, holds);

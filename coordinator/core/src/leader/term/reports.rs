@@ -8,14 +8,14 @@ use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, Report};
 
 /// Outcomes of reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Reported {
+pub struct ReportOutcomes {
     /// Refusal of each report, if any, in their order.
     pub refused: Vec<Option<ErrorDetail>>,
     /// Commands to commit, each with the position of its report.
     pub commands: Vec<(usize, Command)>,
 }
 
-impl Reported {
+impl ReportOutcomes {
     /// Returns true if a quorum round must confirm that this coordinator leads before the answer leaves. A node forgets
     /// an answered report. A commit proves that this coordinator leads; without one, a round must: a deposed
     /// coordinator that does not know it would refuse facts that hold by now, and they would be lost.
@@ -33,8 +33,8 @@ impl Term {
         node: NodeId,
         incarnation: Incarnation,
         reports: &[Report],
-    ) -> Reported {
-        let mut reported = Reported::default();
+    ) -> ReportOutcomes {
+        let mut reported = ReportOutcomes::default();
         let taken = on_reports(state, &mut self.liveness, now, node, incarnation, reports);
         for (place, taken) in taken.into_iter().enumerate() {
             match taken {

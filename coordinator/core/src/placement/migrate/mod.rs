@@ -75,7 +75,7 @@ const TOO_FEW: &str = "too few replicas on nodes that are alive would remain";
 
 /// Next step of a migration.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
+pub(crate) enum MigrationStep {
     /// Commit this.
     Step(Command),
     /// Add the target, when the copy limit allows it and there is a placement number for it.
@@ -87,7 +87,7 @@ pub(crate) enum Next {
 }
 
 /// Returns the next step of an unfinished migration, as far as it follows from state alone.
-pub(crate) fn next(state: &ClusterState, migration: &Migration) -> Next {
+pub(crate) fn next(state: &ClusterState, migration: &Migration) -> MigrationStep {
     let Some(row) = state.partitions.get(migration.partition) else {
         return set(migration, failed("the partition is gone"), None);
     };
@@ -98,12 +98,12 @@ pub(crate) fn next(state: &ClusterState, migration: &Migration) -> Next {
         Stage::Queued => queued(state, migration, row),
         Stage::Running { target } => running(state, migration, row, *target),
         Stage::Done { .. } | Stage::Cancelled | Stage::Superseded { .. } | Stage::Failed { .. } => {
-            Next::Wait("it is over".into())
+            MigrationStep::Wait("it is over".into())
         }
     }
 }
 
-fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next {
+fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> MigrationStep {
     if migration.cancel {
         return set(migration, Stage::Cancelled, None);
     }
@@ -119,7 +119,7 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
     if let Some(other) = row.placement_on(migration.to) {
         return match other.state {
             ReplicaState::Unload => {
-                Next::Wait(format!("an old replica on {} is being deleted", name(state, migration.to)))
+                MigrationStep::Wait(format!("an old replica on {} is being deleted", name(state, migration.to)))
             }
             ReplicaState::Load | ReplicaState::Live => {
                 set(migration, superseded("the target node holds a replica already"), None)
@@ -127,24 +127,24 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
         };
     }
     if state.migrations.running(row.id).is_some() {
-        return Next::Wait("another replica of the partition is being moved".into());
+        return MigrationStep::Wait("another replica of the partition is being moved".into());
     }
     if row.split.is_some() {
-        return Next::Wait("the partition is being split".into());
+        return MigrationStep::Wait("the partition is being split".into());
     }
     if row.merge.is_some() {
-        return Next::Wait("the partition is being merged".into());
+        return MigrationStep::Wait("the partition is being merged".into());
     }
     if let Some(why) = not_served(state, row) {
-        return Next::Wait(why);
+        return MigrationStep::Wait(why);
     }
     if !state.is_active(migration.to) {
-        return Next::Wait(format!("{} has just registered", name(state, migration.to)));
+        return MigrationStep::Wait(format!("{} has just registered", name(state, migration.to)));
     }
-    Next::Begin
+    MigrationStep::Begin
 }
 
-fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: PlacementId) -> Next {
+fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: PlacementId) -> MigrationStep {
     let Some(target) = row.placement(id) else {
         return set(migration, failed("the target's replica is gone"), None);
     };
@@ -154,7 +154,7 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
         ReplicaState::Load if is_lost(state, id) => set(migration, failed("the target's replica was lost"), None),
         ReplicaState::Unload => set(migration, failed("the target's replica was lost"), None),
         ReplicaState::Load if state.departed.contains_key(&id) && may_go(state, row, id).is_err() => {
-            Next::Wait(TOO_FEW.into())
+            MigrationStep::Wait(TOO_FEW.into())
         }
         ReplicaState::Load if migration.cancel => undo(migration, row, target, Stage::Cancelled),
         ReplicaState::Load if target_node != NodeStatus::Alive => {
@@ -166,22 +166,22 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
         ReplicaState::Load if row.live().next().is_none() => {
             undo(migration, row, target, failed("no in-sync replica of the partition is left"))
         }
-        ReplicaState::Load => {
-            Next::Wait(not_served(state, row).unwrap_or_else(|| format!("copying to {}", name(state, target.node))))
-        }
+        ReplicaState::Load => MigrationStep::Wait(
+            not_served(state, row).unwrap_or_else(|| format!("copying to {}", name(state, target.node))),
+        ),
         ReplicaState::Live => in_sync(state, migration, row, target, target_node),
     }
 }
 
 /// Returns the next step of the move of a leadership to a Live copy.
-fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> Next {
+fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> MigrationStep {
     let begun = migration.stage.target();
     if begun.is_none() {
         if migration.cancel {
             return set(migration, Stage::Cancelled, None);
         }
         if state.migrations.first_active(row.id) != Some(migration.id) {
-            return Next::Wait("another replica of the partition is being moved".into());
+            return MigrationStep::Wait("another replica of the partition is being moved".into());
         }
     }
     let Some(leader) = row.leader_placement() else {
@@ -189,12 +189,12 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
         if row.live().next().is_none() {
             return set(migration, failed("no in-sync replica of the partition is left"), None);
         }
-        return Next::Wait("a leader is being elected".into());
+        return MigrationStep::Wait("a leader is being elected".into());
     };
     if leader.node == migration.to {
         return match row.status {
             PartitionStatus::Online => set(migration, Stage::Done { target: leader.id }, None),
-            _ => Next::Wait(format!("{} is taking over", name(state, leader.node))),
+            _ => MigrationStep::Wait(format!("{} is taking over", name(state, leader.node))),
         };
     }
     if migration.cancel {
@@ -220,12 +220,12 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
         _ => Some(format!("the replica on {} is catching up", name(state, target.node))),
     };
     match (begun, unable) {
-        (None, Some(why)) => Next::Wait(why),
+        (None, Some(why)) => MigrationStep::Wait(why),
         (Some(begun), None) if begun == target.id => {
-            Next::Wait(format!("{} is handing over", name(state, leader.node)))
+            MigrationStep::Wait(format!("{} is handing over", name(state, leader.node)))
         }
         (Some(_), _) => set(migration, Stage::Queued, None),
-        (None, None) => Next::Lead(Command::SetMigration {
+        (None, None) => MigrationStep::Lead(Command::SetMigration {
             migration: migration.id,
             stage: Stage::Running { target: target.id },
             change: None,
@@ -240,13 +240,15 @@ fn in_sync(
     row: &Partition,
     target: &Placement,
     target_node: NodeStatus,
-) -> Next {
+) -> MigrationStep {
     let Some(source) = row.placement(migration.source) else {
         return set(migration, Stage::Done { target: target.id }, None);
     };
     if source.state == ReplicaState::Unload {
         return match state.node(source.node).map(|node| node.node.status) {
-            Some(NodeStatus::Alive) => Next::Wait(format!("{} is deleting its replica", name(state, source.node))),
+            Some(NodeStatus::Alive) => {
+                MigrationStep::Wait(format!("{} is deleting its replica", name(state, source.node)))
+            }
             // It deletes its copy when it returns; the move need not wait for that.
             Some(NodeStatus::Failed | NodeStatus::Lost) | None => {
                 set(migration, Stage::Done { target: target.id }, None)
@@ -262,24 +264,24 @@ fn in_sync(
         if migration.cancel {
             return match live_without(state, row, target.id) {
                 true => undo(migration, row, target, Stage::Cancelled),
-                false => Next::Wait(TOO_FEW.into()),
+                false => MigrationStep::Wait(TOO_FEW.into()),
             };
         }
-        return Next::Wait(format!("{} is handing over", name(state, source.node)));
+        return MigrationStep::Wait(format!("{} is handing over", name(state, source.node)));
     }
     if migration.cancel && state.breaks(Mutant::UndoAfterHandOver) {
         return undo(migration, row, target, Stage::Cancelled); // rule 7
     }
     if row.leader.is_none() {
-        return Next::Wait("a leader is being elected".into());
+        return MigrationStep::Wait("a leader is being elected".into());
     }
     if row.status != PartitionStatus::Online {
-        return Next::Wait("the new leader is taking over".into());
+        return MigrationStep::Wait("the new leader is taking over".into());
     }
     if !live_without(state, row, source.id) {
-        return Next::Wait(TOO_FEW.into());
+        return MigrationStep::Wait(TOO_FEW.into());
     }
-    Next::Step(Command::Change(vec![PartitionChange::one(row.id, row.version, Edit::Unload(source.id))]))
+    MigrationStep::Step(Command::Change(vec![PartitionChange::one(row.id, row.version, Edit::Unload(source.id))]))
 }
 
 /// Returns the command that begins a migration with this number for its target.
@@ -292,12 +294,12 @@ pub(crate) fn begin(migration: &Migration, row: &Partition, target: PlacementId)
     }
 }
 
-fn undo(migration: &Migration, row: &Partition, target: &Placement, stage: Stage) -> Next {
+fn undo(migration: &Migration, row: &Partition, target: &Placement, stage: Stage) -> MigrationStep {
     set(migration, stage, Some(PartitionChange::one(row.id, row.version, Edit::Unload(target.id))))
 }
 
-fn set(migration: &Migration, stage: Stage, change: Option<PartitionChange>) -> Next {
-    Next::Step(Command::SetMigration { migration: migration.id, stage, change })
+fn set(migration: &Migration, stage: Stage, change: Option<PartitionChange>) -> MigrationStep {
+    MigrationStep::Step(Command::SetMigration { migration: migration.id, stage, change })
 }
 
 fn failed(why: &str) -> Stage {

@@ -1,6 +1,6 @@
 //! The board of a plan: all copies on all nodes, with their planned positions.
 
-use crate::placement::plan::moves::{Move, MoveReason, Subject, Unmet, UnmetReason};
+use crate::placement::plan::moves::{Move, MoveReason, Subject, UnmetGoal, UnmetReason};
 use crate::placement::score::{Need, Share, quotas, quotas_by_zone};
 use crate::state::ClusterState;
 use crate::state::migration::MoveKind;
@@ -416,7 +416,7 @@ impl<'a> Board<'a> {
         moves
     }
 
-    pub(super) fn unmet(&self) -> Vec<Unmet> {
+    pub(super) fn unmet(&self) -> Vec<UnmetGoal> {
         let reason = |slot: &Slot<'_>| match slot.role {
             Role::Leaver if slot.count > 0 => Some(UnmetReason::NotEmptied { placements: slot.count }),
             Role::Eligible if slot.count > slot.quota => {
@@ -425,13 +425,15 @@ impl<'a> Board<'a> {
             Role::Dead if slot.count > 0 => Some(UnmetReason::NotAlive { placements: slot.count }),
             Role::Leaver | Role::Eligible | Role::Dead | Role::Keeper => None,
         };
-        let nodes =
-            self.slots.iter().filter_map(|slot| Some(Unmet { subject: Subject::Node(slot.id), reason: reason(slot)? }));
+        let nodes = self
+            .slots
+            .iter()
+            .filter_map(|slot| Some(UnmetGoal { subject: Subject::Node(slot.id), reason: reason(slot)? }));
         nodes.chain(self.doubled()).collect()
     }
 
     /// Returns the tables with partitions that have two copies in one zone after the plan.
-    fn doubled(&self) -> Vec<Unmet> {
+    fn doubled(&self) -> Vec<UnmetGoal> {
         let mut doubled: BTreeMap<TableId, u32> = BTreeMap::new();
         for start in self.partitions() {
             let (from, to) = self.pieces[start].siblings;
@@ -439,7 +441,7 @@ impl<'a> Board<'a> {
                 *doubled.entry(self.pieces[start].partition.table).or_default() += 1;
             }
         }
-        let unmet = |(table, partitions)| Unmet {
+        let unmet = |(table, partitions)| UnmetGoal {
             subject: Subject::Table(table),
             reason: UnmetReason::ZonesDoubled { partitions },
         };

@@ -18,7 +18,7 @@ const SEARCHED_PER_LEADERSHIP_MAX: usize = 64;
 const SEARCHED_BASE: usize = 1_000_000;
 
 /// One leadership.
-struct Led {
+struct PlannedLeadership {
     /// The present leader's piece.
     first: usize,
     /// The planned leader's piece.
@@ -29,7 +29,7 @@ struct Led {
 
 /// The leaderships of a board.
 pub(super) struct Leaders {
-    led: Vec<Led>,
+    led: Vec<PlannedLeadership>,
     /// Leaderships of each slot.
     of_slot: Vec<BTreeSet<usize>>,
     first: Vec<u32>,
@@ -92,7 +92,7 @@ impl Leaders {
             let able: Vec<usize> = if moving.is_some() { vec![first] } else { (from..to).filter(counts).collect() };
             able.iter().for_each(|piece| leaders.able[board.pieces[*piece].at] += 1);
             leaders.of_slot[board.pieces[first].at].insert(leaders.led.len());
-            leaders.led.push(Led { first, by: first, able });
+            leaders.led.push(PlannedLeadership { first, by: first, able });
         }
         leaders.first = leaders.of_slot.iter().map(|led| u32::try_from(led.len()).unwrap_or(u32::MAX)).collect();
         for slot in 0..slots {

@@ -8,7 +8,7 @@ pub(crate) mod moves;
 mod room;
 
 use crate::command::{Command, PlannedMove};
-use crate::placement::plan::moves::{Move, Subject, Unmet, UnmetReason};
+use crate::placement::plan::moves::{Move, Subject, UnmetGoal, UnmetReason};
 use crate::state::ClusterState;
 use archon_types::limits::PLAN_MOVES_MAX;
 use archon_types::{NodeId, Version};
@@ -41,7 +41,7 @@ pub struct Plan {
     /// The moves.
     pub moves: Vec<Move>,
     /// Goals that it cannot reach.
-    pub unmet: Vec<Unmet>,
+    pub unmet: Vec<UnmetGoal>,
 }
 
 impl Plan {
@@ -95,11 +95,11 @@ pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
 }
 
 /// Returns the tables that wait for nodes: before the first assignment an empty plan does not mean that all is well.
-fn unassigned(state: &ClusterState) -> Vec<Unmet> {
+fn unassigned(state: &ClusterState) -> Vec<UnmetGoal> {
     let waits = |table: &&archon_types::Table| state.partitions.awaits_assignment(table.id);
     let unmet = state.data_tables().filter(waits).map(|table| {
         let (have, need) = crate::placement::assign::nodes_needed(state, table.replication);
-        Unmet { subject: Subject::Table(table.id), reason: UnmetReason::NotAssigned { have, need } }
+        UnmetGoal { subject: Subject::Table(table.id), reason: UnmetReason::NotAssigned { have, need } }
     });
     unmet.collect()
 }

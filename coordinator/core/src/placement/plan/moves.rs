@@ -81,7 +81,7 @@ pub enum Subject {
 
 /// A goal that the plan cannot reach.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Unmet {
+pub struct UnmetGoal {
     /// Subject.
     pub subject: Subject,
     /// Reason.

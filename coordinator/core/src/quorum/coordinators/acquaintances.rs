@@ -1,7 +1,7 @@
 //! Trusted coordinators: a number and a data directory belong together permanently (PROTOCOL rule 58), and a stranger
 //! is accepted once a member vouches for both (rule 59).
 
-use crate::mutant::{Broken, Mutant};
+use crate::mutant::{DisabledRule, Mutant};
 use archon_types::StorageId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub enum CoordinatorStanding {
 
 /// Reason for which a coordinator is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unheard {
+pub enum CoordinatorRefusal {
     /// Its number belongs to another directory.
     OtherDirectory,
     /// There is no quorum yet, or none that is known here, and it is not an expected one.
@@ -34,7 +34,7 @@ pub enum Unheard {
 pub struct Acquaintances {
     members: BTreeMap<u64, StorageId>,
     vouched: BTreeMap<u64, StorageId>,
-    broken: Broken,
+    broken: DisabledRule,
 }
 
 impl Acquaintances {
@@ -45,7 +45,7 @@ impl Acquaintances {
 
     /// Disables the rule that `broken` names, if it is one of these.
     #[must_use]
-    pub fn broken_by(self, broken: Broken) -> Self {
+    pub fn broken_by(self, broken: DisabledRule) -> Self {
         Self { broken, ..self }
     }
 
@@ -85,14 +85,20 @@ impl Acquaintances {
     ///
     /// # Errors
     /// Reason of the refusal.
-    pub fn hears(&self, me: u64, id: u64, storage: StorageId, expected: &BTreeSet<u64>) -> Result<(), Unheard> {
+    pub fn hears(
+        &self,
+        me: u64,
+        id: u64,
+        storage: StorageId,
+        expected: &BTreeSet<u64>,
+    ) -> Result<(), CoordinatorRefusal> {
         match self.directory(id) {
             Some(known) if self.is_directory(known, Some(storage)) => Ok(()),
-            Some(_) => Err(Unheard::OtherDirectory),
+            Some(_) => Err(CoordinatorRefusal::OtherDirectory),
             None if expected.contains(&id) && self.is_new_here(me) => Ok(()),
-            None if self.names_nobody() => Err(Unheard::Unexpected),
+            None if self.names_nobody() => Err(CoordinatorRefusal::Unexpected),
             None if self.broken.breaks(Mutant::StrangerHeard) => Ok(()),
-            None => Err(Unheard::Stranger),
+            None => Err(CoordinatorRefusal::Stranger),
         }
     }
 
@@ -126,11 +132,15 @@ mod tests {
         let known = Acquaintances::new(members).with_vouched(&vouched, |_| false);
         let nobody = BTreeSet::new();
         assert_eq!(known.hears(2, 4, directory(4), &nobody), Ok(()));
-        assert_eq!(known.hears(2, 4, directory(44), &nobody), Err(Unheard::OtherDirectory));
-        assert_eq!(known.hears(2, 1, directory(9), &nobody), Err(Unheard::OtherDirectory), "the log counts more");
+        assert_eq!(known.hears(2, 4, directory(44), &nobody), Err(CoordinatorRefusal::OtherDirectory));
+        assert_eq!(
+            known.hears(2, 1, directory(9), &nobody),
+            Err(CoordinatorRefusal::OtherDirectory),
+            "the log counts more"
+        );
         // A coordinator with an empty log accepts the expected ones, by number.
         let empty = Acquaintances::default();
-        assert_eq!(empty.hears(2, 4, directory(4), &nobody), Err(Unheard::Unexpected));
+        assert_eq!(empty.hears(2, 4, directory(4), &nobody), Err(CoordinatorRefusal::Unexpected));
         assert_eq!(empty.hears(2, 4, directory(4), &[4].into()), Ok(()));
     }
 
@@ -138,10 +148,10 @@ mod tests {
     fn newcomer_with_partial_log_accepts_expected_members() {
         let (known, expected) = (known(), [5, 6].into());
         assert_eq!(known.hears(7, 5, directory(5), &expected), Ok(()), "of its log's members nobody may be left");
-        assert_eq!(known.hears(7, 3, directory(33), &expected), Err(Unheard::OtherDirectory));
-        assert_eq!(known.hears(7, 4, directory(4), &expected), Err(Unheard::Stranger));
+        assert_eq!(known.hears(7, 3, directory(33), &expected), Err(CoordinatorRefusal::OtherDirectory));
+        assert_eq!(known.hears(7, 4, directory(4), &expected), Err(CoordinatorRefusal::Stranger));
         // Once the log names itself, it names the others as well.
-        assert_eq!(known.hears(3, 5, directory(5), &expected), Err(Unheard::Stranger));
+        assert_eq!(known.hears(3, 5, directory(5), &expected), Err(CoordinatorRefusal::Stranger));
     }
 
     #[test]
@@ -149,7 +159,7 @@ mod tests {
         let told = Acquaintances::default().with_vouched(&[(4, directory(4))].into(), |_| false);
         let expected = [2].into();
         assert_eq!(told.hears(7, 4, directory(4), &expected), Ok(()));
-        assert_eq!(told.hears(7, 5, directory(5), &expected), Err(Unheard::Unexpected));
+        assert_eq!(told.hears(7, 5, directory(5), &expected), Err(CoordinatorRefusal::Unexpected));
         assert!(told.names_nobody(), "it knows of no quorum by its own log");
     }
 

@@ -24,7 +24,7 @@ impl StateChecksum {
 
 /// Result of comparing the checksums of one entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Compared {
+pub struct ChecksumComparison {
     /// The checksum of a majority of the voters.
     pub agreed: Option<StateChecksum>,
     /// Coordinators with another checksum.
@@ -35,7 +35,7 @@ pub struct Compared {
 
 /// Compares the coordinators' checksums with that of `of`, where they are comparable. Without a majority that agrees,
 /// all differ if any two do: it is unknown then which of them is right.
-pub fn compare(of: &StateChecksum, told: &BTreeMap<u64, StateChecksum>, voters: &BTreeSet<u64>) -> Compared {
+pub fn compare(of: &StateChecksum, told: &BTreeMap<u64, StateChecksum>, voters: &BTreeSet<u64>) -> ChecksumComparison {
     let comparable: BTreeMap<u64, &StateChecksum> =
         told.iter().filter(|(_, told)| told.is_comparable(of)).map(|(id, told)| (*id, told)).collect();
     let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
@@ -46,10 +46,10 @@ pub fn compare(of: &StateChecksum, told: &BTreeMap<u64, StateChecksum>, voters: 
     let Some(checksum) = agreed else {
         let different: BTreeSet<u64> = comparable.values().map(|told| told.checksum).collect();
         let differ = if different.len() > 1 { comparable.into_keys().collect() } else { BTreeSet::new() };
-        return Compared { differ, ..Compared::default() };
+        return ChecksumComparison { differ, ..ChecksumComparison::default() };
     };
     let (agree, differ) = comparable.into_iter().partition::<BTreeMap<_, _>, _>(|(_, told)| told.checksum == checksum);
-    Compared {
+    ChecksumComparison {
         agreed: Some(StateChecksum { checksum, ..of.clone() }),
         differ: differ.into_keys().collect(),
         agree: agree.into_keys().collect(),
@@ -73,9 +73,13 @@ mod tests {
         let voters = [1, 2, 3].into();
         let compared = compare(&of(7, "1", 0), &told(&[(1, 5), (2, 5), (3, 6), (4, 6)]), &voters);
         let agreed = Some(of(7, "1", 5));
-        assert_eq!(compared, Compared { agreed, differ: [3, 4].into(), agree: [1, 2].into() }, "4 is a learner");
+        assert_eq!(
+            compared,
+            ChecksumComparison { agreed, differ: [3, 4].into(), agree: [1, 2].into() },
+            "4 is a learner"
+        );
         // The third checksum is not known yet.
-        assert_eq!(compare(&of(7, "1", 0), &told(&[(1, 5)]), &voters), Compared::default());
+        assert_eq!(compare(&of(7, "1", 0), &told(&[(1, 5)]), &voters), ChecksumComparison::default());
         let compared = compare(&of(7, "1", 0), &told(&[(1, 5), (2, 5)]), &voters);
         assert_eq!((compared.agreed, compared.differ.len()), (Some(of(7, "1", 5)), 0));
     }
@@ -83,7 +87,7 @@ mod tests {
     #[test]
     fn no_checksum_is_right_without_a_majority() {
         let compared = compare(&of(7, "1", 0), &told(&[(1, 5), (3, 6)]), &[1, 2, 3].into());
-        assert_eq!(compared, Compared { differ: [1, 3].into(), ..Compared::default() });
+        assert_eq!(compared, ChecksumComparison { differ: [1, 3].into(), ..ChecksumComparison::default() });
     }
 
     #[test]
@@ -92,7 +96,7 @@ mod tests {
         all.insert(3, of(8, "1", 6));
         all.insert(4, of(7, "2", 6));
         let compared = compare(&of(7, "1", 0), &all, &[1, 2, 3, 4].into());
-        assert_eq!(compared, Compared::default(), "two of four are no majority");
+        assert_eq!(compared, ChecksumComparison::default(), "two of four are no majority");
         assert_eq!(compare(&of(7, "1", 0), &all, &[1, 2, 3].into()).agree, [1, 2].into());
     }
 }

@@ -39,13 +39,13 @@ impl Mark {
 
     /// Checks that a process with the mark `said` does not have an older copy of the directory of which `self` is
     /// known.
-    fn judge(&self, said: &Self) -> Result<(), Outdated> {
+    fn judge(&self, said: &Self) -> Result<(), VoterRefusal> {
         if self.overtakes(said.starts, said.boot) {
-            return Err(Outdated::Start { said: said.starts, known: self.starts });
+            return Err(VoterRefusal::Start { said: said.starts, known: self.starts });
         }
         // The known mark is from before that start.
         match said.lacks(self.holds).filter(|_| said.starts > self.starts) {
-            Some(last) => Err(Outdated::Log { last, held: self.holds }),
+            Some(last) => Err(VoterRefusal::Log { last, held: self.holds }),
             None => Ok(()),
         }
     }
@@ -65,7 +65,7 @@ impl Mark {
 
 /// Reason for which a voter is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Outdated {
+pub enum VoterRefusal {
     /// It reports an earlier start, or the same one by another process.
     #[error("it is in start {said} of its data directory, and another process was in start {known}")]
     Start {
@@ -110,7 +110,7 @@ impl Marks {
     /// # Errors
     /// Its directory is an older copy: a later start is known, or the same one by another process, or its log lacked
     /// earlier content of the directory. Such a start is not stored, so that it does not refuse the directory itself.
-    pub fn hear(&mut self, id: u64, said: Mark) -> Result<bool, Outdated> {
+    pub fn hear(&mut self, id: u64, said: Mark) -> Result<bool, VoterRefusal> {
         if let Some(known) = self.of(id, said.storage) {
             known.judge(&said)?;
         }
@@ -137,9 +137,9 @@ impl Marks {
     ///
     /// # Errors
     /// It does not: its directory is an older copy.
-    pub fn check_log(&self, id: u64, storage: StorageId, last: u64) -> Result<(), Outdated> {
+    pub fn check_log(&self, id: u64, storage: StorageId, last: u64) -> Result<(), VoterRefusal> {
         match self.of(id, storage) {
-            Some(known) if last < known.holds => Err(Outdated::Log { last, held: known.holds }),
+            Some(known) if last < known.holds => Err(VoterRefusal::Log { last, held: known.holds }),
             _ => Ok(()),
         }
     }
@@ -172,8 +172,8 @@ mod tests {
         let mut marks = Marks::default();
         assert_eq!(marks.hear(2, start(4, 1)), Ok(true));
         assert_eq!(marks.hear(2, start(4, 1)), Ok(false));
-        assert_eq!(marks.hear(2, start(3, 9)), Err(Outdated::Start { said: 3, known: 4 }));
-        assert_eq!(marks.hear(2, start(4, 2)), Err(Outdated::Start { said: 4, known: 4 }), "another process");
+        assert_eq!(marks.hear(2, start(3, 9)), Err(VoterRefusal::Start { said: 3, known: 4 }));
+        assert_eq!(marks.hear(2, start(4, 2)), Err(VoterRefusal::Start { said: 4, known: 4 }), "another process");
         assert_eq!(marks.hear(2, start(5, 3)), Ok(true), "it was started again");
         assert_eq!(marks.hear(2, start(0, 0)), Ok(false), "a version that does not count");
         let other = Mark { storage: OTHER, ..start(1, 4) };
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(marks.check_log(2, STORAGE, 0), Ok(()), "nothing is known");
         assert!(marks.learn(2, mark(10)) && !marks.learn(2, mark(9)) && marks.learn(2, mark(12)));
         assert_eq!(marks.check_log(2, STORAGE, 12), Ok(()));
-        assert_eq!(marks.check_log(2, STORAGE, 11), Err(Outdated::Log { last: 11, held: 12 }));
+        assert_eq!(marks.check_log(2, STORAGE, 11), Err(VoterRefusal::Log { last: 11, held: 12 }));
         assert_eq!(marks.check_log(2, OTHER, 0), Ok(()));
         // A later start does not change that.
         assert_eq!(marks.hear(2, start(2, 2)), Ok(true));
@@ -201,14 +201,18 @@ mod tests {
         assert!(marks.learn(2, Mark { holds: 12, ..begun(4, 1, 7) }));
         // A copy from the time of that start, started three times.
         for starts in 5..8 {
-            let short = Err(Outdated::Log { last: 9, held: 12 });
+            let short = Err(VoterRefusal::Log { last: 9, held: 12 });
             assert_eq!(marks.hear(2, begun(starts, 90 + u128::from(starts), 9)), short);
         }
         assert_eq!(marks.hear(2, begun(5, 2, 12)), Ok(true), "the directory itself");
         // Entries committed since are not from before its start.
         assert!(marks.learn(2, Mark { holds: 20, ..begun(5, 2, 12) }));
         assert_eq!(marks.hear(2, begun(5, 2, 12)), Ok(false));
-        assert_eq!(marks.hear(2, begun(5, 95, 9)), Err(Outdated::Start { said: 5, known: 5 }), "the copy once more");
+        assert_eq!(
+            marks.hear(2, begun(5, 95, 9)),
+            Err(VoterRefusal::Start { said: 5, known: 5 }),
+            "the copy once more"
+        );
     }
 
     /// A voter that had been away for long receives the copy's mark first.
@@ -232,7 +236,7 @@ mod tests {
     fn leaders_own_mark_detects_a_shortened_log() {
         let mut marks = Marks::default();
         assert_eq!(marks.hear(2, Mark { holds: 30, ..begun(1, 1, 0) }), Ok(true));
-        assert_eq!(marks.hear(2, begun(2, 2, 29)), Err(Outdated::Log { last: 29, held: 30 }));
+        assert_eq!(marks.hear(2, begun(2, 2, 29)), Err(VoterRefusal::Log { last: 29, held: 30 }));
         assert_eq!(marks.hear(2, begun(2, 2, 30)), Ok(true));
     }
 

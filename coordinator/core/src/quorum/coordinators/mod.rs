@@ -10,10 +10,10 @@ mod health;
 mod marks;
 mod step;
 
-pub use acquaintances::{Acquaintances, CoordinatorStanding, Unheard};
-pub use checksums::{Compared, StateChecksum, compare};
+pub use acquaintances::{Acquaintances, CoordinatorRefusal, CoordinatorStanding};
+pub use checksums::{ChecksumComparison, StateChecksum, compare};
 pub use health::QuorumHealth;
-pub use marks::{Mark, Marks, Outdated};
+pub use marks::{Mark, Marks, VoterRefusal};
 pub use step::{CATCH_UP_ENTRIES, QuorumStep, next_step};
 
 use crate::state::ClusterState;

@@ -4,7 +4,7 @@
 //! replicas are compared by the epoch and the position of their last entry, as votes are (Ongaro 2014, §3.6.1). All
 //! replicas that end there hold the same log.
 
-use crate::state::recovery::Standing;
+use crate::state::recovery::FrozenReplica;
 use archon_types::{Epoch, NodeId, PlacementId};
 
 /// Replicas from which a partition continues.
@@ -21,10 +21,13 @@ pub(crate) struct Choice {
 
 /// Selects the replicas that count among the reported ones; `None` if there is none. `leader` led in that epoch, as far
 /// as is known.
-pub(crate) fn choose(leader: Option<(Epoch, PlacementId)>, told: &[(PlacementId, NodeId, Standing)]) -> Option<Choice> {
+pub(crate) fn choose(
+    leader: Option<(Epoch, PlacementId)>,
+    told: &[(PlacementId, NodeId, FrozenReplica)],
+) -> Option<Choice> {
     let promised = told.iter().map(|(_, _, standing)| standing.promised).max()?;
     // The leader of the highest known epoch holds everything acknowledged before that epoch.
-    let led = |(placement, _, standing): &&(PlacementId, NodeId, Standing)| {
+    let led = |(placement, _, standing): &&(PlacementId, NodeId, FrozenReplica)| {
         leader == Some((promised, *placement)) && standing.promised == promised
     };
     let leader = told.iter().find(led);
@@ -32,7 +35,7 @@ pub(crate) fn choose(leader: Option<(Epoch, PlacementId)>, told: &[(PlacementId,
     let own = told.iter().map(|(_, _, standing)| standing.last).filter(|last| last.epoch == promised).max();
     let last = leader.map(|(_, _, standing)| standing.last.max(own.unwrap_or(standing.last)));
     let last = last.or_else(|| told.iter().map(|(_, _, standing)| standing.last).max())?;
-    let ends = |(_, _, standing): &&(PlacementId, NodeId, Standing)| standing.last == last;
+    let ends = |(_, _, standing): &&(PlacementId, NodeId, FrozenReplica)| standing.last == last;
     let lags = told.iter().filter(|copy| !ends(copy)).map(|(placement, _, _)| *placement).collect();
     let counts = told.iter().filter(ends).map(|(placement, node, _)| (*placement, *node)).collect();
     let contested = !told.iter().filter(ends).any(|(_, _, standing)| standing.promised == promised);
@@ -44,11 +47,15 @@ mod tests {
     use super::*;
     use archon_types::{PartitionId, Position, Seq, TableId};
 
-    fn told(copies: &[(u64, u64, (u64, u64))]) -> Vec<(PlacementId, NodeId, Standing)> {
+    fn told(copies: &[(u64, u64, (u64, u64))]) -> Vec<(PlacementId, NodeId, FrozenReplica)> {
         let standing = |(id, promised, (epoch, seq)): &(u64, u64, (u64, u64))| {
             let last = Position::new(Epoch::new(*epoch), Seq::new(*seq));
             let partition = PartitionId::new(TableId::new(1), 0);
-            (PlacementId::new(*id), NodeId::new(*id), Standing { partition, promised: Epoch::new(*promised), last })
+            (
+                PlacementId::new(*id),
+                NodeId::new(*id),
+                FrozenReplica { partition, promised: Epoch::new(*promised), last },
+            )
         };
         copies.iter().map(standing).collect()
     }

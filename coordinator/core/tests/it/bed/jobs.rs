@@ -23,7 +23,7 @@ impl TestBed {
             name: "jobs".into(),
             partitioning: Partitioning::Hash { partitions },
             replication: 1,
-            holds: Holds::Lease,
+            holds: TableContent::Lease,
         });
         for number in 0..workers {
             bed.join_with(worker(number));

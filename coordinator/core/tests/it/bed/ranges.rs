@@ -25,7 +25,7 @@ impl TestBed {
         let mut bed = Self::running(settings(1, 3, 1), &NODES[..nodes]);
         let split_at = split_at.iter().map(|at| key(at)).collect();
         let partitioning = Partitioning::Range { split_at, limits };
-        bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
+        bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: TableContent::Data });
         bed.settle();
         bed
     }

@@ -3,7 +3,7 @@
 use super::pushes::{all_taken, next};
 use crate::bed::{JOBS, Jobs, TABLE, TestBed, settings, worker};
 use crate::quorum::upgrade::{range, upgrade};
-use archon_coordinator_core::term::Due;
+use archon_coordinator_core::term::PushUrgency;
 use archon_coordinator_core::*;
 use archon_types::*;
 use proptest::prelude::*;
@@ -73,7 +73,7 @@ fn rights_end_with_their_table() {
     bed.ok(Command::DropTable { table: TABLE });
     assert!(bed.state.access_version > version, "nodes are told");
     let partitioning = Partitioning::Hash { partitions: 1 };
-    bed.ok(Command::CreateTable { name, partitioning, replication: 1, holds: Holds::Data });
+    bed.ok(Command::CreateTable { name, partitioning, replication: 1, holds: TableContent::Data });
     let table = bed.state.table_by_name(DEFAULT_TABLE).expect("it is there again").id;
     assert_eq!(bed.state.access.right("shop", table), None);
     assert_eq!(bed.state.access.right("ops", table), Some(Right::Read));
@@ -95,7 +95,7 @@ fn invalid_grants_are_refused() {
     let wrong = check_access(&bed.state, &scope(Some("*"), None), ONCE[0]).expect_err("no client has that name");
     assert_eq!(wrong.kind, ErrorKind::InvalidArgument);
     let partitioning = Partitioning::Hash { partitions: 1 };
-    bed.ok(Command::CreateTable { name: "jobs".into(), partitioning, replication: 1, holds: Holds::Lease });
+    bed.ok(Command::CreateTable { name: "jobs".into(), partitioning, replication: 1, holds: TableContent::Lease });
     let jobs = bed.state.table_by_name("jobs").expect("made").id;
     let wrong = check_access(&bed.state, &scope(Some("shop"), Some(jobs)), ONCE[0]).expect_err("there are no rows");
     assert!(wrong.kind == ErrorKind::Refused && wrong.message.contains("lease table"), "{wrong}");
@@ -118,7 +118,7 @@ fn rights_are_pushed_first_and_on_change() {
     let (mut bed, node, mut acknowledged) = all_taken();
     assert_eq!(acknowledged.access(), Some(Version::ZERO), "with the first push");
     assert!(changed(&mut bed, &shop(), ONCE[1]));
-    assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Table));
+    assert_eq!(acknowledged.due(&bed.state, node), Some(PushUrgency::Table));
     let (push, promise) = next(&bed, node, &acknowledged);
     let list = push.access.clone().expect("the rights");
     assert_eq!((list.version, list.access.right("shop", TABLE)), (bed.state.access_version, Some(Right::Write)));
@@ -252,7 +252,7 @@ fn participant_without_one_grant_of_two_is_reported() {
     let mut bed = granting_cluster();
     let name = "mails".to_owned();
     let partitioning = Partitioning::Hash { partitions: 2 };
-    bed.ok(Command::CreateTable { name, partitioning, replication: 1, holds: Holds::Lease });
+    bed.ok(Command::CreateTable { name, partitioning, replication: 1, holds: TableContent::Lease });
     let mails = bed.state.table_by_name("mails").expect("a table").id;
     let tables = vec!["jobs".to_owned(), "mails".to_owned()];
     let participant = Some(Participant { tables, timing: None });

@@ -1,14 +1,14 @@
 //! Pushes to a node, and the meaning of its answers.
 
 use crate::bed::{TABLE, TestBed, settings};
-use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promised};
+use archon_coordinator_core::term::{Piece, Pieces, PromisedPush, PushProgress, PushUrgency};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 /// Whole tables, each as the versions that it is newer than and made of.
-pub(crate) struct Whole;
+pub(crate) struct WholeTables;
 
-impl Pieces for Whole {
+impl Pieces for WholeTables {
     type Rows = (TableId, Version);
     type Nodes = Version;
 
@@ -29,20 +29,20 @@ fn bed() -> (TestBed, NodeId) {
 }
 
 #[track_caller]
-pub(crate) fn next(bed: &TestBed, node: NodeId, acknowledged: &Acknowledged) -> Promised<Whole> {
-    acknowledged.next(&bed.state, node, &Whole).expect("it lacks something")
+pub(crate) fn next(bed: &TestBed, node: NodeId, acknowledged: &PushProgress) -> PromisedPush<WholeTables> {
+    acknowledged.next(&bed.state, node, &WholeTables).expect("it lacks something")
 }
 
 /// Creates a node that has applied everything.
-pub(crate) fn all_taken() -> (TestBed, NodeId, Acknowledged) {
+pub(crate) fn all_taken() -> (TestBed, NodeId, PushProgress) {
     let (bed, node) = bed();
-    let mut acknowledged = Acknowledged::default();
-    assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Duties));
+    let mut acknowledged = PushProgress::default();
+    assert_eq!(acknowledged.due(&bed.state, node), Some(PushUrgency::Duties));
     let (push, promise) = next(&bed, node, &acknowledged);
     assert!(push.duties.is_some_and(|duties| duties.len() == 1) && push.complete == Some(bed.state.table_version()));
     assert!(acknowledged.take(promise, push.version, false, bed.now));
     assert_eq!(acknowledged.due(&bed.state, node), None);
-    assert!(acknowledged.next(&bed.state, node, &Whole).is_none());
+    assert!(acknowledged.next(&bed.state, node, &WholeTables).is_none());
     (bed, node, acknowledged)
 }
 
@@ -54,9 +54,9 @@ fn up_to_date_node_lacks_only_later_changes() {
         name: "other".into(),
         partitioning: Partitioning::Hash { partitions: 1 },
         replication: 1,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     });
-    assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Table), "it has no copy of that");
+    assert_eq!(acknowledged.due(&bed.state, node), Some(PushUrgency::Table), "it has no copy of that");
     let (push, _) = next(&bed, node, &acknowledged);
     assert!(push.duties.is_none() && push.nodes.is_none());
     assert_eq!(push.rows, [(TableId::new(2), Version::ZERO)]);
@@ -68,7 +68,7 @@ fn up_to_date_node_lacks_only_later_changes() {
 #[test]
 fn node_obeying_older_state_gets_everything_again() {
     let (bed, node) = bed();
-    let mut acknowledged = Acknowledged::default();
+    let mut acknowledged = PushProgress::default();
     let (push, promise) = next(&bed, node, &acknowledged);
     assert!(!acknowledged.take(promise, Version::new(push.version.get() - 1), false, bed.now));
     assert_eq!(next(&bed, node, &acknowledged).0, push);
@@ -81,20 +81,20 @@ fn node_obeying_other_duties_gets_them_again() {
         name: "other".into(),
         partitioning: Partitioning::Hash { partitions: 1 },
         replication: 1,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     });
     let (push, promise) = next(&bed, node, &acknowledged);
     assert!(push.duties.is_none());
     // Newer duties were pushed meanwhile, and their acknowledgement was lost.
     assert!(!acknowledged.take(promise, push.newest, false, bed.now));
-    assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Duties));
+    assert_eq!(acknowledged.due(&bed.state, node), Some(PushUrgency::Duties));
     assert!(next(&bed, node, &acknowledged).0.duties.is_some());
 }
 
 #[test]
 fn node_with_gap_gets_tables_from_start() {
     let (bed, node) = bed();
-    let mut acknowledged = Acknowledged::default();
+    let mut acknowledged = PushProgress::default();
     let (push, promise) = next(&bed, node, &acknowledged);
     assert!(!acknowledged.take(promise, push.version, true, bed.now));
     let again = next(&bed, node, &acknowledged).0;

@@ -23,7 +23,7 @@ fn activated(term: &mut Term, bed: &TestBed) -> Vec<(NodeId, Incarnation)> {
 }
 
 /// Accepts a new heartbeat of a node's present incarnation.
-fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64, stopping: bool) -> term::Unconfirmed {
+fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64, stopping: bool) -> term::UnconfirmedHeartbeat {
     let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping, doors: None };
     term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
 }
@@ -63,7 +63,7 @@ fn round_serves_earlier_heartbeats_judged_one_by_one() {
     // One of them begins another incarnation during the round.
     bed.rejoin(cities[1], 900);
     let confirmed = early.iter().filter_map(|beat| term.confirmed(&bed.state, *beat, round, Some(NUMBER)));
-    let confirmed: Vec<term::Confirmed> = confirmed.collect();
+    let confirmed: Vec<term::ConfirmedHeartbeat> = confirmed.collect();
     let answers = term.answers(&bed.state, confirmed, bed.now);
     let refused: Vec<bool> = answers.iter().map(Result::is_err).collect();
     assert_eq!(refused, [false, true, false]);

@@ -112,7 +112,7 @@ fn hand_over_to_fenced_incarnation_is_not_stale_for_sender() {
     let incarnation = Incarnation::new(jobs.bed.incarnation(next).get() - 1);
     let edits = vec![
         Edit::Add(to),
-        Edit::Lead { placement: to.id, incarnation, ending: Ending::Released },
+        Edit::Lead { placement: to.id, incarnation, ending: LeadershipEnd::Released },
         Edit::Forget(row.placements[0].id),
     ];
     let hand_over = PartitionChange { partition: row.id, if_version: row.version, edits };

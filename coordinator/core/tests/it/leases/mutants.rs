@@ -126,7 +126,7 @@ fn no_lease_is_granted_without_round_in_its_term(mutant: Option<Mutant>) -> bool
 }
 
 /// Accepts a new heartbeat of a node's present incarnation.
-fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> term::Unconfirmed {
+fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> term::UnconfirmedHeartbeat {
     let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false, doors: None };
     term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
 }

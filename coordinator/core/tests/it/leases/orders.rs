@@ -14,7 +14,7 @@ fn give(jobs: &mut Jobs, order: Order) {
 }
 
 fn why(jobs: &Jobs, partition: PartitionId) -> Vec<Facts> {
-    let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
+    let remembered = LeaderView::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
     facts_of(explain(&jobs.bed.state, &remembered, partition).expect("a partition"))
 }
 
@@ -75,7 +75,11 @@ fn leases_obey_bump_bar_and_offline() {
         }
     }
     let row = jobs.bed.state.partition(partition).unwrap().clone();
-    jobs.bed.ok(Command::Change(vec![PartitionChange::one(partition, row.version, Edit::Vacate(Ending::Released))]));
+    jobs.bed.ok(Command::Change(vec![PartitionChange::one(
+        partition,
+        row.version,
+        Edit::Vacate(LeadershipEnd::Released),
+    )]));
     jobs.bed.settle();
     assert_eq!(why(&jobs, partition), [Facts::AllBarred { participants_total: 3 }]);
     give(&mut jobs, Order::Unbar { bar: Bar::Table(JOBS), member: owner });

@@ -78,14 +78,14 @@ fn dropped_partition_does_not_return_at_once() {
 #[test]
 fn limits_hold_and_unowned_leases_state_reason() {
     let mut jobs = Jobs::new(4);
-    let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
+    let remembered = LeaderView::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
     let why = explain(&jobs.bed.state, &remembered, PartitionId::new(JOBS, 0)).unwrap();
     assert_eq!(facts_of(why), [Facts::AwaitsFirstParticipant {}]);
     jobs.bed.join_with(Register { partitions_max: Some(3), ..worker(0) });
     jobs.bed.settle();
     assert_eq!(jobs.counts(), [3]);
     let left = jobs.rows().find(|row| row.leader.is_none()).unwrap().id;
-    let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
+    let remembered = LeaderView::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
     let why = explain(&jobs.bed.state, &remembered, left).unwrap();
     let at_limit = Facts::NodesAtLimit { partitions_short: None, nodes_full: 1, plan: false, raisable: true };
     assert_eq!(facts_of(why), [at_limit]);
@@ -98,7 +98,7 @@ fn participant_limit_covers_all_tables() {
         name: "more".into(),
         partitioning: Partitioning::Hash { partitions: 4 },
         replication: 1,
-        holds: Holds::Lease,
+        holds: TableContent::Lease,
     };
     jobs.bed.ok(more);
     let served = Participant { tables: vec!["jobs".into(), "more".into()], timing: None };

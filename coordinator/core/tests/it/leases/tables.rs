@@ -18,7 +18,7 @@ fn recreated_lease_table_grants_higher_epochs() {
         name: "jobs".into(),
         partitioning: Partitioning::Hash { partitions: 4 },
         replication: 1,
-        holds: Holds::Lease,
+        holds: TableContent::Lease,
     };
     let Response::TableCreated { table } = jobs.bed.ok(create) else { panic!("not created") };
     jobs.bed.settle();
@@ -47,7 +47,7 @@ fn lease_is_not_copied_planned_or_forced() {
         name: "more".into(),
         partitioning: Partitioning::Hash { partitions: 4 },
         replication: 3,
-        holds: Holds::Lease,
+        holds: TableContent::Lease,
     };
     assert_eq!(jobs.bed.refused(replicated), ErrorKind::InvalidArgument);
     assert!(plan(&jobs.bed.state, Goal::default()).moves.is_empty());

@@ -79,12 +79,12 @@ fn pass_shut(bed: &mut TestBed, millis: u64, already: u64, shut: &[NodeId]) {
 }
 
 fn unreached(bed: &TestBed) -> Vec<NodeId> {
-    Remembered::new(&bed.state, &bed.liveness, bed.now).unreached().map(|(node, _)| node).collect()
+    LeaderView::new(&bed.state, &bed.liveness, bed.now).unreached().map(|(node, _)| node).collect()
 }
 
 fn state_of(bed: &TestBed, node: NodeId) -> Option<DoorState> {
     let row = &bed.state.node(node).expect("a node").node;
-    Remembered::new(&bed.state, &bed.liveness, bed.now).door(row).map(|view| view.state)
+    LeaderView::new(&bed.state, &bed.liveness, bed.now).door(row).map(|view| view.state)
 }
 
 fn withdrawn(bed: &mut TestBed, node: NodeId) -> Vec<(PartitionId, Epoch)> {

@@ -15,7 +15,7 @@ fn first_assignment_is_round_robin() {
     let error = table_ready(&bed.state, TABLE).unwrap_err();
     assert_eq!((error.kind, error.have, error.need), (ErrorKind::NotEnoughNodes, Some(2), Some(3)));
     assert_eq!(
-        facts_of(explain(&bed.state, &Remembered::default(), part(0)).unwrap()),
+        facts_of(explain(&bed.state, &LeaderView::default(), part(0)).unwrap()),
         [Facts::NotEnoughNodes { have: 2, need: 3 }]
     );
 
@@ -83,7 +83,7 @@ fn silent_node_is_failed_once_and_returns_with_data() {
     assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
     assert_eq!(bed.row(0).epoch, row.epoch.next().unwrap());
     assert_eq!(bed.online(), 6);
-    let why = explain(&bed.state, &Remembered::default(), part(0)).unwrap();
+    let why = explain(&bed.state, &LeaderView::default(), part(0)).unwrap();
     assert_eq!(why[0].since, bed.now);
     assert_eq!(facts_of(why), [Facts::NoLiveReplica { node: bed.state.node_name(athens) }]);
     assert_eq!(duties(&bed.state, athens), None);
@@ -329,11 +329,11 @@ fn delta_brings_older_table_up_to_date() {
 #[test]
 fn change_is_all_or_nothing() {
     let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
-    let good = PartitionChange::one(part(0), bed.row(0).version, Edit::Vacate(Ending::Released));
+    let good = PartitionChange::one(part(0), bed.row(0).version, Edit::Vacate(LeadershipEnd::Released));
     let stale = PartitionChange::one(part(1), Version::new(1), Edit::Refuse);
     assert_eq!(bed.refused(Command::Change(vec![good.clone(), stale])), ErrorKind::StaleVersion);
     let wrong = PartitionChange {
-        edits: vec![Edit::Vacate(Ending::Released), Edit::Unload(bed.row(1).leader.unwrap())],
+        edits: vec![Edit::Vacate(LeadershipEnd::Released), Edit::Unload(bed.row(1).leader.unwrap())],
         ..PartitionChange::one(part(1), bed.row(1).version, Edit::Refuse)
     };
     assert_eq!(bed.refused(Command::Change(vec![good.clone(), wrong])), ErrorKind::NotEnoughReplicas);

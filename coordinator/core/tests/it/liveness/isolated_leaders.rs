@@ -1,7 +1,7 @@
 //! Leaders that hear too few followers (PROTOCOL rule 6).
 
 use crate::bed::{TestBed, facts_of, part, settings};
-use archon_coordinator_core::{Explainer, Remembered};
+use archon_coordinator_core::{Explainer, LeaderView};
 use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -95,7 +95,7 @@ fn isolated_leader_is_reported() {
     let (leader, others) = cut_off(&mut bed, true);
     assert_eq!((bed.row(0).status, others.len()), (PartitionStatus::Online, 2));
     let why = |bed: &TestBed| {
-        let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+        let remembered = LeaderView::new(&bed.state, &bed.liveness, bed.now);
         let explainer = Explainer::new(&bed.state, &remembered);
         (explainer.isolated().collect::<Vec<_>>(), facts_of(explainer.explain(part(0)).unwrap()))
     };

@@ -8,8 +8,8 @@ fn job(index: u32) -> PartitionId {
     PartitionId::new(JOBS, index)
 }
 
-fn remembered(bed: &TestBed) -> Remembered {
-    Remembered::new(&bed.state, &bed.liveness, bed.now)
+fn remembered(bed: &TestBed) -> LeaderView {
+    LeaderView::new(&bed.state, &bed.liveness, bed.now)
 }
 
 fn not_served_of(bed: &TestBed) -> Vec<Finding> {

@@ -14,7 +14,7 @@ fn three() -> TestBed {
 }
 
 fn why(bed: &TestBed, index: u32) -> Vec<Finding> {
-    let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+    let remembered = LeaderView::new(&bed.state, &bed.liveness, bed.now);
     explain(&bed.state, &remembered, part(index)).expect("a partition")
 }
 
@@ -127,7 +127,7 @@ fn node_barred_from_table_holds_no_copy_of_it() {
         name: "orders".into(),
         partitioning: Partitioning::Hash { partitions: 3 },
         replication: 2,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     };
     bed.ok(other);
     bed.settle();
@@ -184,7 +184,7 @@ fn maintenance_duration_is_independent_of_leader_clock() {
         bed.pass(4 * minute, &[]);
         let goal = |bed: &TestBed| bed.state.node(node).unwrap().node.goal;
         assert_eq!(goal(&bed), NodeGoal::Maintain, "wrong by {wrong_by} ms");
-        let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+        let remembered = LeaderView::new(&bed.state, &bed.liveness, bed.now);
         let left = remembered.maintenance_left_ms(&bed.state, node).expect("in maintenance");
         assert!((minute / 2..=2 * minute).contains(&left), "{left}");
         bed.round_trip();

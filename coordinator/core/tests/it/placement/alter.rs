@@ -132,7 +132,7 @@ fn plans_drains_and_assignments_use_altered_traits() {
         name: "orders".into(),
         partitioning: Partitioning::Hash { partitions: 8 },
         replication: 2,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     });
     bed.settle();
     let of_table =

@@ -21,7 +21,7 @@ impl TestBed {
             name: name.into(),
             partitioning: Partitioning::Hash { partitions },
             replication,
-            holds: Holds::Data,
+            holds: TableContent::Data,
         }) {
             Response::TableCreated { table } => table,
             other => panic!("not created: {other:?}"),

@@ -83,7 +83,7 @@ fn only_reachable_copy_is_kept_despite_older_directory() {
     let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Older)));
     let kept = Facts::LostCopyKept { node: bed.state.node_name(athens), have: 0, need: 1 };
-    let explained = |bed: &TestBed| facts_of(explain(&bed.state, &Remembered::default(), part(0)).unwrap());
+    let explained = |bed: &TestBed| facts_of(explain(&bed.state, &LeaderView::default(), part(0)).unwrap());
     assert!(explained(&bed).contains(&kept), "{:?}", explained(&bed));
     // Byzantium has all data: nothing needs to be given up, and the older copy makes room.
     bed.rejoin(byzantium, 900);
@@ -125,7 +125,7 @@ fn copies_from_older_directories_are_all_kept() {
     bed.settle();
     assert!(bed.row(0).placements.iter().all(|copy| copy.state == ReplicaState::Load), "{:?}", bed.row(0));
     assert!(nodes.iter().all(|node| duties(&bed.state, *node).unwrap().is_empty()));
-    assert_eq!(facts_of(explain(&bed.state, &Remembered::default(), part(0)).unwrap()), [Facts::DataLost {}]);
+    assert_eq!(facts_of(explain(&bed.state, &LeaderView::default(), part(0)).unwrap()), [Facts::DataLost {}]);
     // Only an operator's order ends it: one copy leads, and only then the others go.
     let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!(forced.condition, Some(Condition::Older));

@@ -115,7 +115,7 @@ fn hand_over_is_ordered_once_target_is_live() {
     let own = bed.incarnation(athens);
     let commands = on_report(&bed.state, &mut bed.liveness, bed.now, athens, own, &released).unwrap();
     let incarnation = bed.incarnation(bed.node("byzantium"));
-    let lead = Edit::Lead { placement: target, incarnation, ending: Ending::Released };
+    let lead = Edit::Lead { placement: target, incarnation, ending: LeadershipEnd::Released };
     assert_eq!(commands, vec![Command::Change(vec![PartitionChange::one(part(0), row.version, lead)])]);
     bed.commit(commands);
     assert!(bed.state.former_leaders.is_empty());

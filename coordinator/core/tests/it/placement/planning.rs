@@ -37,7 +37,7 @@ fn plan_makes_room_for_missing_copy() {
     let (athens, byzantium) = (bed.join_with(limited("athens", 1)), bed.join_with(limited("byzantium", 2)));
     bed.settle();
     let cyrene = bed.join_with(limited("cyrene", 3));
-    let (partitioning, holds) = (Partitioning::Hash { partitions: 1 }, Holds::Data);
+    let (partitioning, holds) = (Partitioning::Hash { partitions: 1 }, TableContent::Data);
     bed.ok(Command::CreateTable { name: "orders".into(), partitioning, replication: 1, holds });
     bed.settle();
     let orders = bed.state.tables.values().find(|table| table.name == "orders").unwrap().clone();
@@ -173,17 +173,20 @@ fn unreachable_goals_are_listed() {
     assert_eq!(none.moves, vec![]);
     assert_eq!(
         none.unmet,
-        vec![Unmet { subject: Subject::Node(a), reason: UnmetReason::NotEmptied { placements: 3 } }]
+        vec![UnmetGoal { subject: Subject::Node(a), reason: UnmetReason::NotEmptied { placements: 3 } }]
     );
     bed.pass(2_000, &[b]);
-    let dead = Unmet { subject: Subject::Node(b), reason: UnmetReason::NotAlive { placements: 3 } };
+    let dead = UnmetGoal { subject: Subject::Node(b), reason: UnmetReason::NotAlive { placements: 3 } };
     assert_eq!(plan(&bed.state, Goal::default()).unmet[1], dead);
     // A node with a limit takes no more than that.
     bed.join_with(Register { partitions_max: Some(2), ..register("c", 3, 3) });
     bed.settle();
     let some = plan(&bed.state, Goal::default());
     assert_eq!(some.moves, vec![]);
-    assert_eq!(some.unmet[0], Unmet { subject: Subject::Node(a), reason: UnmetReason::NotEmptied { placements: 1 } });
+    assert_eq!(
+        some.unmet[0],
+        UnmetGoal { subject: Subject::Node(a), reason: UnmetReason::NotEmptied { placements: 1 } }
+    );
 }
 
 #[test]
@@ -250,7 +253,7 @@ fn leadership_moved_by_failover_supersedes_its_move() {
     let row = bed.state.partition(migration.partition).unwrap().clone();
     let other = row.live().find(|copy| ![migration.from, migration.to].contains(&copy.node)).unwrap();
     let (placement, incarnation) = (other.id, bed.incarnation(other.node));
-    let edit = Edit::Lead { placement, incarnation, ending: Ending::Released };
+    let edit = Edit::Lead { placement, incarnation, ending: LeadershipEnd::Released };
     bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
     bed.settle();
     let why = format!("{} leads the partition now", bed.state.node_name(other.node));
@@ -316,7 +319,7 @@ fn plan_before_first_assignment_lists_missing_nodes() {
     bed.join("athens", 1);
     let early = plan(&bed.state, Goal::default());
     let waits =
-        Unmet { subject: Subject::Table(crate::bed::TABLE), reason: UnmetReason::NotAssigned { have: 1, need: 3 } };
+        UnmetGoal { subject: Subject::Table(crate::bed::TABLE), reason: UnmetReason::NotAssigned { have: 1, need: 3 } };
     assert_eq!((early.moves, early.unmet), (vec![], vec![waits]));
 }
 
@@ -385,7 +388,7 @@ fn leadership_move_reason_states_imbalance() {
         let (row, incarnation) = (bed.row(index).clone(), bed.incarnation(node));
         let placement = row.placement_on(node).expect("three copies on three nodes").id;
         if row.leader != Some(placement) {
-            let edit = Edit::Lead { placement, incarnation, ending: Ending::Released };
+            let edit = Edit::Lead { placement, incarnation, ending: LeadershipEnd::Released };
             bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
         }
     }

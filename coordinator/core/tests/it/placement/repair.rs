@@ -163,9 +163,9 @@ fn withheld_repair_is_reported() {
     bed.settle();
     bed.skip_to(REPLACE_MS + 1_000);
     bed.settle();
-    let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+    let remembered = LeaderView::new(&bed.state, &bed.liveness, bed.now);
     let explainer = Explainer::new(&bed.state, &remembered);
-    let too_many = Withheld { failed: 2, of: 4 };
+    let too_many = WithheldRepair { failed: 2, of: 4 };
     assert_eq!((withheld(&bed.state), explainer.shortage().withheld), (Some(too_many), Some((8, too_many))));
     let why = facts_of(explainer.explain(part(0)).unwrap());
     assert!(
@@ -188,7 +188,7 @@ fn copy_without_target_is_reported() {
     bed.fail(c);
     bed.ok(Command::NodeLost { node: c, if_version: bed.state.node(c).unwrap().node.version });
     bed.settle();
-    let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+    let remembered = LeaderView::new(&bed.state, &bed.liveness, bed.now);
     let explainer = Explainer::new(&bed.state, &remembered);
     assert_eq!(explainer.shortage(), Shortage { nodes_at_limit: 4, ..Shortage::default() });
     let short = bed.state.partitions.iter().find(|row| row.live().count() == 1).unwrap();
@@ -198,7 +198,7 @@ fn copy_without_target_is_reported() {
     // The proposed remedy works.
     bed.join("d", 9);
     bed.settle();
-    let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+    let remembered = LeaderView::new(&bed.state, &bed.liveness, bed.now);
     assert_eq!(Explainer::new(&bed.state, &remembered).shortage(), Shortage::default());
     assert!(bed.whole(2));
 }

@@ -73,7 +73,7 @@ fn copies_in_one_zone_are_separated() {
     let table = Subject::Table(crate::bed::TABLE);
     let kept = plan(&bed.state, Goal::default());
     assert_eq!(kept.moves, []);
-    assert_eq!(kept.unmet, [Unmet { subject: table, reason: UnmetReason::ZonesDoubled { partitions: 12 } }]);
+    assert_eq!(kept.unmet, [UnmetGoal { subject: table, reason: UnmetReason::ZonesDoubled { partitions: 12 } }]);
     bed.join_with(zoned("other", 99, "b"));
     let planned = carry_out(&mut bed);
     assert_eq!((bed.spread(), doubled(&bed), planned.unmet), (vec![4, 4, 4, 12], 0, vec![]));
@@ -87,7 +87,7 @@ fn inseparable_copies_are_reported() {
     bed.join_with(Register { zone: Some("b".into()), ..limited("small", 99, 5) });
     let planned = carry_out(&mut bed);
     let reason = UnmetReason::ZonesDoubled { partitions: 7 };
-    assert_eq!(planned.unmet, [Unmet { subject: Subject::Table(crate::bed::TABLE), reason }]);
+    assert_eq!(planned.unmet, [UnmetGoal { subject: Subject::Table(crate::bed::TABLE), reason }]);
     assert_eq!((bed.spread()[3], doubled(&bed)), (5, 7));
 }
 
@@ -136,11 +136,11 @@ fn partitions_without_room_are_explained() {
         name: "more".into(),
         partitioning: Partitioning::Hash { partitions: 2 },
         replication: 3,
-        holds: Holds::Data,
+        holds: TableContent::Data,
     });
     bed.settle();
     let waits = PartitionId::new(TableId::new(2), 0);
-    let why = |bed: &TestBed| facts_of(explain(&bed.state, &Remembered::default(), waits).unwrap());
+    let why = |bed: &TestBed| facts_of(explain(&bed.state, &LeaderView::default(), waits).unwrap());
     let at_limit = |plan| Facts::NodesAtLimit { partitions_short: None, nodes_full: 3, plan, raisable: true };
     assert_eq!(why(&bed), [at_limit(false)]);
     bed.join("d", 9);
@@ -153,7 +153,7 @@ fn partitions_without_room_are_explained() {
         bed.settle();
     }
     assert_eq!((why(&bed), bed.online()), (vec![], 8));
-    assert_eq!(explain(&bed.state, &Remembered::default(), second).unwrap(), []);
+    assert_eq!(explain(&bed.state, &LeaderView::default(), second).unwrap(), []);
 }
 
 #[test]

@@ -84,17 +84,17 @@ fn copied_directory_is_not_admitted(mutant: Option<Mutant>) -> bool {
 }
 
 fn known(mutant: Option<Mutant>) -> Acquaintances {
-    Acquaintances::new((1..=3).map(|id| (id, directory(id))).collect()).broken_by(Broken::by(mutant))
+    Acquaintances::new((1..=3).map(|id| (id, directory(id))).collect()).broken_by(DisabledRule::by(mutant))
 }
 
 fn number_with_another_directory_is_not_heard(mutant: Option<Mutant>) -> bool {
     let known = known(mutant);
     known.standing(3, Some(directory(33)), false) == CoordinatorStanding::OtherDirectory
-        && known.hears(1, 3, directory(33), &BTreeSet::new()) == Err(Unheard::OtherDirectory)
+        && known.hears(1, 3, directory(33), &BTreeSet::new()) == Err(CoordinatorRefusal::OtherDirectory)
 }
 
 fn stranger_is_not_heard(mutant: Option<Mutant>) -> bool {
-    known(mutant).hears(1, 4, directory(4), &[4].into()) == Err(Unheard::Stranger)
+    known(mutant).hears(1, 4, directory(4), &[4].into()) == Err(CoordinatorRefusal::Stranger)
 }
 
 fn newcomer_hears_its_admitters_until_in_its_log(mutant: Option<Mutant>) -> bool {

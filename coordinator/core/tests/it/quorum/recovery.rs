@@ -339,8 +339,11 @@ fn data_is_not_reassigned_during_recovery() {
     let mut bed = recovered(None);
     let athens = tells(&mut bed, "athens", |_| {}, (1, 5));
     let row = bed.row(0).clone();
-    let lead =
-        Edit::Lead { placement: row.placements[0].id, incarnation: bed.incarnation(athens), ending: Ending::Lapsed };
+    let lead = Edit::Lead {
+        placement: row.placements[0].id,
+        incarnation: bed.incarnation(athens),
+        ending: LeadershipEnd::Lapsed,
+    };
     let change = PartitionChange::one(row.id, row.version, lead);
     assert_eq!(bed.refused(Command::Change(vec![change])), ErrorKind::Unavailable);
     let outcome = LossOutcome::Empty;

@@ -245,7 +245,7 @@ fn raised_protocol_grants_present_lease_tables() {
         name: name.into(),
         partitioning: Partitioning::Hash { partitions: 1 },
         replication: 1,
-        holds: Holds::Lease,
+        holds: TableContent::Lease,
     };
     bed.ok(create("jobs"));
     bed.ok(Command::RaiseProtocol { to: 2 });

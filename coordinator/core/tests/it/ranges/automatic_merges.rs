@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 const LIMITS: RangeLimits =
     RangeLimits { split_above_bytes: Some(8 * MIB), split_above_rate: None, merge_below_bytes: Some(2 * MIB) };
 /// Two of them are within the limit, three are not.
-const SMALL: Undersized = Undersized { bytes: MIB - MIB / 5, rate: None };
+const SMALL: LowUsage = LowUsage { bytes: MIB - MIB / 5, rate: None };
 
 /// Creates three nodes and a table by ranges, split at these keys, with limits.
 fn ranges(split_at: &[&str], limits: RangeLimits) -> TestBed {
@@ -21,7 +21,7 @@ fn ranges(split_at: &[&str], limits: RangeLimits) -> TestBed {
 
 impl TestBed {
     /// Reports the partition as small by its leader. Returns true if a merge began, and the error of a refusal.
-    fn undersized(&mut self, index: u32, has: Undersized) -> Result<bool, ErrorDetail> {
+    fn undersized(&mut self, index: u32, has: LowUsage) -> Result<bool, ErrorDetail> {
         let row = self.of_times(index).clone();
         let leader = *row.leader_placement().expect("a leader");
         let (epoch, version) = (row.epoch, row.version);
@@ -59,7 +59,7 @@ fn two_small_neighbours_merge_with_reason() {
 #[test]
 fn large_or_unlimited_neighbours_are_not_merged() {
     let mut bed = ranges(&["g"], LIMITS);
-    let has = |bytes| Undersized { bytes, rate: None };
+    let has = |bytes| LowUsage { bytes, rate: None };
     assert_eq!(bed.undersized(0, has(MIB + 1)), Ok(false));
     assert_eq!(bed.undersized(1, has(MIB)), Ok(false), "together above the limit");
     assert_eq!(bed.undersized(1, has(2 * MIB + 1)), Ok(false), "above it by itself: what it said before is taken back");
@@ -70,7 +70,7 @@ fn large_or_unlimited_neighbours_are_not_merged() {
     assert_eq!((bed.undersized(0, has(0)), bed.undersized(1, has(0))), (Ok(false), Ok(false)));
     let by_load = RangeLimits { split_above_rate: Some(1_000), ..LIMITS };
     let mut bed = ranges(&["g"], by_load);
-    let busy = |rate| Undersized { bytes: 0, rate };
+    let busy = |rate| LowUsage { bytes: 0, rate };
     assert_eq!((bed.undersized(0, busy(Some(300))), bed.undersized(1, busy(Some(201)))), (Ok(false), Ok(false)));
     assert_eq!(bed.undersized(1, busy(None)), Ok(false), "nobody counted");
     assert_eq!(bed.undersized(1, busy(Some(200))), Ok(true));
@@ -183,7 +183,7 @@ fn merge_limits_need_range_table_and_do_not_undo_splits() {
 }
 
 #[derive(Clone, Debug)]
-enum Happens {
+enum Event {
     Says { partition: usize, bytes: u64 },
     Cancelled { partition: usize },
     Split { partition: usize, at: u8 },
@@ -192,14 +192,14 @@ enum Happens {
     NewCoordinator,
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn happens() -> impl Strategy<Value = Event> {
     prop_oneof![
-        8 => (any::<usize>(), 0..3 * MIB).prop_map(|(partition, bytes)| Happens::Says { partition, bytes }),
-        1 => any::<usize>().prop_map(|partition| Happens::Cancelled { partition }),
-        2 => (any::<usize>(), b'a'..=b'z').prop_map(|(partition, at)| Happens::Split { partition, at }),
-        3 => Just(Happens::Round),
-        3 => (100..12_000_u64).prop_map(Happens::Pass),
-        1 => Just(Happens::NewCoordinator),
+        8 => (any::<usize>(), 0..3 * MIB).prop_map(|(partition, bytes)| Event::Says { partition, bytes }),
+        1 => any::<usize>().prop_map(|partition| Event::Cancelled { partition }),
+        2 => (any::<usize>(), b'a'..=b'z').prop_map(|(partition, at)| Event::Split { partition, at }),
+        3 => Just(Event::Round),
+        3 => (100..12_000_u64).prop_map(Event::Pass),
+        1 => Just(Event::NewCoordinator),
     ]
 }
 
@@ -215,8 +215,8 @@ proptest! {
             let rows: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
             let of = |number: usize| rows[number % rows.len()].index;
             match step {
-                Happens::Says { partition, bytes } if bed.of_times(of(partition)).leader.is_some() => {
-                    let begun = bed.undersized(of(partition), Undersized { bytes, rate: None });
+                Event::Says { partition, bytes } if bed.of_times(of(partition)).leader.is_some() => {
+                    let begun = bed.undersized(of(partition), LowUsage { bytes, rate: None });
                     if begun == Ok(true) {
                         prop_assert!(bytes <= 2 * MIB);
                         let under_way = bed.state.partitions.merging().filter(|row| row.absorbs().is_some()).count();
@@ -228,23 +228,23 @@ proptest! {
                         prop_assert!(last.is_some_and(|bytes| bytes <= 2 * MIB), "{:?}", last);
                     }
                 }
-                Happens::Says { .. } => {}
-                Happens::Cancelled { partition } => {
+                Event::Says { .. } => {}
+                Event::Cancelled { partition } => {
                     if let Ok((_, command)) = check_cancel_merge(&bed.state, times(of(partition))) {
                         bed.ok(command);
                     }
                 }
-                Happens::Split { partition, at } => {
+                Event::Split { partition, at } => {
                     if let Ok(plan) = check_split(&bed.state, times(of(partition)), &Bytes::copy_from_slice(&[at])) {
                         bed.ok(plan.command);
                     }
                 }
-                Happens::Round => {
+                Event::Round => {
                     bed.heartbeat_all();
                     bed.round(&[]);
                 }
-                Happens::Pass(ms) => bed.pass(ms, &[]),
-                Happens::NewCoordinator => bed.liveness = Liveness::new(bed.now),
+                Event::Pass(ms) => bed.pass(ms, &[]),
+                Event::NewCoordinator => bed.liveness = Liveness::new(bed.now),
             }
         }
         bed.settle();

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const MIB: u64 = 1 << 20;
 const LIMITS: RangeLimits =
     RangeLimits { split_above_bytes: Some(4 * MIB), split_above_rate: Some(1_000), ..RangeLimits::NONE };
-const ABOVE: Outgrown = Outgrown::Bytes(5 * MIB);
+const ABOVE: ExceededLimit = ExceededLimit::Bytes(5 * MIB);
 
 /// Creates this number of nodes and a table by ranges, split at these keys, with limits.
 fn ranges(nodes: usize, replication: u8, split_at: &[&str]) -> TestBed {
@@ -21,7 +21,7 @@ fn ranges(nodes: usize, replication: u8, split_at: &[&str]) -> TestBed {
 impl TestBed {
     /// Reports by its leader that the partition should be split. Returns the coordinator's decision, and the error of a
     /// refusal.
-    fn outgrown(&mut self, index: u32, at: &str, by: Outgrown) -> Result<bool, ErrorDetail> {
+    fn outgrown(&mut self, index: u32, at: &str, by: ExceededLimit) -> Result<bool, ErrorDetail> {
         let row = self.of_times(index).clone();
         let leader = *row.leader_placement().expect("a leader");
         let fact = Fact::Outgrown { at: key(at), by };
@@ -44,7 +44,7 @@ impl TestBed {
 
 #[test]
 fn partition_above_limit_is_split_with_reason() {
-    for by in [ABOVE, Outgrown::Rate(1_001)] {
+    for by in [ABOVE, ExceededLimit::Rate(1_001)] {
         let mut bed = ranges(3, 3, &[]);
         assert_eq!(bed.outgrown(0, "m", by), Ok(true));
         let begun = bed.state.events.iter().rev().find_map(|event| match &event.what {
@@ -64,12 +64,12 @@ fn partition_above_limit_is_split_with_reason() {
 #[test]
 fn partition_below_limits_is_not_split() {
     let mut bed = ranges(3, 3, &[]);
-    for by in [Outgrown::Bytes(4 * MIB), Outgrown::Rate(1_000), Outgrown::Bytes(0)] {
+    for by in [ExceededLimit::Bytes(4 * MIB), ExceededLimit::Rate(1_000), ExceededLimit::Bytes(0)] {
         assert_eq!(bed.outgrown(0, "m", by), Ok(false), "{by:?}");
     }
     bed.limit(TableChange { split_above_bytes: Some(None), ..TableChange::default() });
     assert_eq!(bed.outgrown(0, "m", ABOVE), Ok(false), "that limit was taken away meanwhile");
-    assert_eq!(bed.outgrown(0, "m", Outgrown::Rate(2_000)), Ok(true), "the other one stands");
+    assert_eq!(bed.outgrown(0, "m", ExceededLimit::Rate(2_000)), Ok(true), "the other one stands");
 }
 
 #[test]
@@ -194,13 +194,13 @@ fn split_limits_need_range_table_and_a_minimum() {
         split_at: vec![],
         limits: RangeLimits { split_above_bytes: Some(1), ..RangeLimits::NONE },
     };
-    let dust = Command::CreateTable { name: "dust".into(), partitioning, replication: 1, holds: Holds::Data };
+    let dust = Command::CreateTable { name: "dust".into(), partitioning, replication: 1, holds: TableContent::Data };
     assert_eq!(bed.refused(dust), ErrorKind::InvalidArgument);
     bed.round_trip();
 }
 
 #[derive(Clone, Debug)]
-enum Happens {
+enum Event {
     Outgrown { partition: usize, byte: u8, above: bool },
     Formed { partition: usize },
     Cancelled { partition: usize },
@@ -208,14 +208,14 @@ enum Happens {
     NewCoordinator,
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn happens() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => (any::<usize>(), b'a'..=b'z', prop::bool::weighted(0.9))
-            .prop_map(|(partition, byte, above)| Happens::Outgrown { partition, byte, above }),
-        4 => any::<usize>().prop_map(|partition| Happens::Formed { partition }),
-        1 => any::<usize>().prop_map(|partition| Happens::Cancelled { partition }),
-        4 => (100..8_000_u64).prop_map(Happens::Pass),
-        1 => Just(Happens::NewCoordinator),
+            .prop_map(|(partition, byte, above)| Event::Outgrown { partition, byte, above }),
+        4 => any::<usize>().prop_map(|partition| Event::Formed { partition }),
+        1 => any::<usize>().prop_map(|partition| Event::Cancelled { partition }),
+        4 => (100..8_000_u64).prop_map(Event::Pass),
+        1 => Just(Event::NewCoordinator),
     ]
 }
 
@@ -234,9 +234,9 @@ proptest! {
             let rows: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
             let of = |number: usize| rows[number % rows.len()].index;
             match step {
-                Happens::Outgrown { partition, byte, above } if bed.of_times(of(partition)).leader.is_some() => {
+                Event::Outgrown { partition, byte, above } if bed.of_times(of(partition)).leader.is_some() => {
                     let index = of(partition);
-                    let by = if above { ABOVE } else { Outgrown::Bytes(MIB) };
+                    let by = if above { ABOVE } else { ExceededLimit::Bytes(MIB) };
                     let begun = bed.outgrown(index, &char::from(byte).to_string(), by);
                     if begun == Ok(true) {
                         prop_assert!(above);
@@ -248,7 +248,7 @@ proptest! {
                         prop_assert_eq!(nodes.iter().collect::<BTreeSet<_>>().len(), nodes.len());
                     }
                 }
-                Happens::Formed { partition } => {
+                Event::Formed { partition } => {
                     let index = of(partition);
                     if let Some(split) = bed.of_times(index).split.clone() {
                         let node = split.copies[0].node;
@@ -256,19 +256,19 @@ proptest! {
                         told.expect("it counts");
                     }
                 }
-                Happens::Cancelled { partition } => {
+                Event::Cancelled { partition } => {
                     if let Ok(command) = check_cancel_split(&bed.state, times(of(partition))) {
                         bed.ok(command);
                     }
                 }
-                Happens::Pass(ms) => bed.pass(ms, &[]),
-                Happens::NewCoordinator => {
+                Event::Pass(ms) => bed.pass(ms, &[]),
+                Event::NewCoordinator => {
                     bed.liveness = Liveness::new(bed.now);
                     rests.clear();
                     // A new coordinator does not know the automatic ones in progress.
                     bed.settle();
                 }
-                Happens::Outgrown { .. } => {}
+                Event::Outgrown { .. } => {}
             }
             for left in before.into_iter().filter(|left| !splitting(&bed).contains(left)) {
                 let done = bed.state.events.iter().rev().find_map(|event| match &event.what {

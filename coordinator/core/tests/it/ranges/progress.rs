@@ -6,12 +6,12 @@ use crate::bed::{FORMED_AT, TestBed};
 use archon_coordinator_core::*;
 use archon_types::*;
 
-fn only(bed: &TestBed) -> Reshaping {
-    let all: Vec<Reshaping> = Reshaping::all(&bed.state).collect();
+fn only(bed: &TestBed) -> RangeChange {
+    let all: Vec<RangeChange> = RangeChange::all(&bed.state).collect();
     assert_eq!(all.len(), 1, "{all:?}");
-    let described = |index| Reshaping::of(&bed.state, bed.of_times(index));
+    let described = |index| RangeChange::of(&bed.state, bed.of_times(index));
     assert_eq!(described(all[0].partition.index), Some(all[0].clone()), "described and listed alike");
-    if all[0].kind == ReshapingKind::Merge {
+    if all[0].kind == RangeChangeKind::Merge {
         assert_eq!(described(all[0].right.index), Some(all[0].clone()), "the same of both partitions");
     }
     all[0].clone()
@@ -22,7 +22,7 @@ fn split_shows_progress_and_pending_copies() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     let begun = only(&bed);
-    assert_eq!((begun.kind, begun.phase, begun.percent), (ReshapingKind::Split, ReshapingPhase::Copying, 0));
+    assert_eq!((begun.kind, begun.phase, begun.percent), (RangeChangeKind::Split, RangeChangePhase::Copying, 0));
     assert_eq!((begun.right, begun.at, begun.copies, begun.copies_ready), (times(1), key("m"), 3, 0));
     assert_eq!(begun.why, "waits for athens, byzantium, cyrene, which still copy the keys of times/1");
     let leader = bed.leader_of(0).unwrap();
@@ -43,7 +43,7 @@ fn split_shows_progress_and_pending_copies() {
     assert_eq!(waits.why, away);
     bed.pass(100, &last);
     let cut = only(&bed);
-    assert_eq!((cut.phase, cut.copies_ready), (ReshapingPhase::Forming, 0), "{cut:?}");
+    assert_eq!((cut.phase, cut.copies_ready), (RangeChangePhase::Forming, 0), "{cut:?}");
     bed.forms(leader, 0, FORMED_AT).unwrap();
     let formed = only(&bed);
     assert_eq!((formed.percent, formed.copies_ready), (63, 1));
@@ -54,7 +54,7 @@ fn split_shows_progress_and_pending_copies() {
     );
     bed.forms(others[1], 0, FORMED_AT).unwrap();
     bed.pass(100, &last);
-    assert_eq!(Reshaping::all(&bed.state).count(), 0);
+    assert_eq!(RangeChange::all(&bed.state).count(), 0);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn merge_shows_absorber_and_missing_leaders() {
     let plan = check_merge(&bed.state, times(0), |_| None).unwrap();
     bed.ok(plan.command);
     let merge = only(&bed);
-    assert_eq!((merge.kind, merge.phase, merge.percent), (ReshapingKind::Merge, ReshapingPhase::Absorbing, 0));
+    assert_eq!((merge.kind, merge.phase, merge.percent), (RangeChangeKind::Merge, RangeChangePhase::Absorbing, 0));
     assert_eq!((merge.partition, merge.right, &merge.at), (times(0), times(1), &key("g")));
     let (taker, giver) = (bed.leader_of(0).unwrap(), bed.leader_of(1).unwrap());
     let name = |node| bed.state.node_name(node);

@@ -85,7 +85,7 @@ fn steps(reshaping: impl Strategy<Value = Step>, span_ms: u64) -> impl Strategy<
 }
 
 /// The cluster, with its present table by ranges.
-struct Play {
+struct RangeCluster {
     bed: TestBed,
     nodes: Vec<NodeId>,
     /// Counter of processes and machines.
@@ -94,7 +94,7 @@ struct Play {
     table: Command,
 }
 
-impl Play {
+impl RangeCluster {
     fn new(replication: u8, split_at: &[&'static str], mutant: Option<Mutant>) -> Self {
         let mut bed = TestBed::with_ranges(3, replication, split_at, RangeLimits::NONE);
         bed.join("delphi", 4);
@@ -102,7 +102,7 @@ impl Play {
         let nodes = bed.state.nodes.keys().copied().collect();
         let split_at = split_at.iter().map(|at| Bytes::from_static(at.as_bytes())).collect();
         let partitioning = Partitioning::Range { split_at, limits: RangeLimits::NONE };
-        let table = Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data };
+        let table = Command::CreateTable { name: "times".into(), partitioning, replication, holds: TableContent::Data };
         Self { bed, nodes, numbers: 50_000, table }
     }
 
@@ -255,14 +255,14 @@ fn play(
     steps: &[Step],
     mutant: Option<Mutant>,
 ) -> Result<(), TestCaseError> {
-    let mut play = Play::new(replication, split_at, mutant);
+    let mut play = RangeCluster::new(replication, split_at, mutant);
     steps.iter().for_each(|step| play.step(step));
     play.heal();
     is_at_rest(&mut play, replication)
 }
 
 /// Checks that every partition is served by all its copies, and no work or deletion is left.
-fn is_at_rest(play: &mut Play, replication: u8) -> Result<(), TestCaseError> {
+fn is_at_rest(play: &mut RangeCluster, replication: u8) -> Result<(), TestCaseError> {
     prop_assert!(play.bed.state.condemned.is_empty());
     let table = play.table();
     for row in play.bed.state.partitions.iter().filter(|row| Some(row.id.table) == table) {

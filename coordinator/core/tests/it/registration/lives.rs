@@ -22,7 +22,7 @@ fn restart_ends_leaderships_and_waits_for_old_lease() {
     // The lease of the old incarnation may run until a failure time-out after its last answer.
     assert_eq!(bed.turn(), vec![]);
     assert_eq!(
-        facts_of(explain(&bed.state, &Remembered::default(), part(0)).unwrap()),
+        facts_of(explain(&bed.state, &LeaderView::default(), part(0)).unwrap()),
         [Facts::WaitingForLease { node: "athens".to_owned() }]
     );
     bed.now = bed.now.plus(1_249);

@@ -81,7 +81,7 @@ fn only_failed_nodes_name_is_taken_over() {
     assert_ne!(new, athens);
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
     assert_eq!(bed.row(0).live().count(), 0);
-    assert_eq!(facts_of(explain(&bed.state, &Remembered::default(), part(0)).unwrap()), [Facts::DataLost {}]);
+    assert_eq!(facts_of(explain(&bed.state, &LeaderView::default(), part(0)).unwrap()), [Facts::DataLost {}]);
     bed.settle();
     assert_eq!(bed.online(), 1);
 

@@ -108,7 +108,7 @@ impl World {
                         name,
                         partitioning: Partitioning::Hash { partitions },
                         replication,
-                        holds: Holds::Data,
+                        holds: TableContent::Data,
                     });
                 }
                 self.propose(None, commands);

@@ -14,7 +14,7 @@ use uuid::Uuid;
 struct Unit;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-struct Wrapped(u64);
+struct WrappedRecord(u64);
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Pair(i16, String);
@@ -29,30 +29,30 @@ enum Kind {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind")]
-enum Tagged {
+enum TaggedRecord {
     Here { list: Vec<i32>, map: BTreeMap<String, bool> },
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-struct Everything {
+struct EveryType {
     unit: Unit,
-    wrapped: Wrapped,
+    wrapped: WrappedRecord,
     pair: Pair,
     kinds: Vec<Kind>,
-    tagged: Tagged,
+    tagged: TaggedRecord,
     numbers: (u8, u16, u32, i8, i32, f32, char, ()),
     map: BTreeMap<u32, Vec<Option<bool>>>,
     bytes: Bytes,
     uuid: Uuid,
 }
 
-fn everything() -> impl Strategy<Value = Everything> {
+fn everything() -> impl Strategy<Value = EveryType> {
     let numbers = (any::<u8>(), any::<u16>(), any::<u32>(), any::<i8>(), any::<i32>(), -1e9f32..1e9, any::<char>());
     let texts = ("\\PC{0,40}", proptest::collection::vec(any::<u8>(), 0..300), any::<[u8; 16]>());
     let map = proptest::collection::btree_map(any::<u32>(), Just(vec![Some(true), None]), 0..20);
-    (any::<(u64, i64, i16)>(), numbers, texts, map).prop_map(|(wide, n, (text, bytes, uuid), map)| Everything {
+    (any::<(u64, i64, i16)>(), numbers, texts, map).prop_map(|(wide, n, (text, bytes, uuid), map)| EveryType {
         unit: Unit,
-        wrapped: Wrapped(wide.0),
+        wrapped: WrappedRecord(wide.0),
         pair: Pair(wide.2, text.clone()),
         kinds: vec![
             Kind::Plain,
@@ -61,7 +61,7 @@ fn everything() -> impl Strategy<Value = Everything> {
             Kind::Two(n.0, f64::from(n.5)),
             Kind::Named { of: vec![Kind::Plain; usize::from(n.0 % 20)], at: [1, 2, 3, n.0].into() },
         ],
-        tagged: Tagged::Here { list: vec![n.4, 0, -1], map: BTreeMap::from([(text, n.0 > 9)]) },
+        tagged: TaggedRecord::Here { list: vec![n.4, 0, -1], map: BTreeMap::from([(text, n.0 > 9)]) },
         numbers: (n.0, n.1, n.2, n.3, n.4, n.5, n.6, ()),
         map,
         bytes: bytes.into(),
@@ -89,14 +89,14 @@ proptest! {
 
     #[test]
     fn decoder_reads_encoded_value(value in everything()) {
-        prop_assert_eq!(decode::<Everything>(&encoded(&value)).unwrap(), value);
+        prop_assert_eq!(decode::<EveryType>(&encoded(&value)).unwrap(), value);
     }
 
     #[test]
     fn decoder_refuses_torn_value(value in everything(), cut in 0.0..1.0f64) {
         let bytes = encoded(&value);
         let cut = (bytes.len() as f64 * cut) as usize;
-        prop_assert!(decode::<Everything>(&bytes[..cut]).is_err());
+        prop_assert!(decode::<EveryType>(&bytes[..cut]).is_err());
     }
 
     #[test]
@@ -104,7 +104,7 @@ proptest! {
         let mut bytes = encoded(&value);
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        let _ = decode::<Everything>(&bytes);
+        let _ = decode::<EveryType>(&bytes);
     }
 
     #[test]
@@ -118,18 +118,18 @@ proptest! {
 #[test]
 fn decoder_skips_unknown_fields() {
     #[derive(Deserialize, PartialEq, Debug)]
-    struct Older {
-        wrapped: Wrapped,
+    struct OlderRecord {
+        wrapped: WrappedRecord,
     }
     #[derive(Serialize)]
-    struct Newer {
+    struct NewerRecord {
         before: (Vec<u8>, Option<BTreeMap<u8, String>>, f64),
-        wrapped: Wrapped,
+        wrapped: WrappedRecord,
         after: Kind,
     }
     let before = (vec![1, 2], Some(BTreeMap::from([(7, "seven".to_owned())])), 1.5);
-    let newer = Newer { before, wrapped: Wrapped(300), after: Kind::Two(1, 2.0) };
-    assert_eq!(decode::<Older>(&encoded(&newer)).unwrap(), Older { wrapped: Wrapped(300) });
+    let newer = NewerRecord { before, wrapped: WrappedRecord(300), after: Kind::Two(1, 2.0) };
+    assert_eq!(decode::<OlderRecord>(&encoded(&newer)).unwrap(), OlderRecord { wrapped: WrappedRecord(300) });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 /// An entry, and its encoded size in bytes.
-pub(super) struct Stored {
+pub(super) struct MemoryEntry {
     pub(super) entry: Entry,
     pub(super) bytes: usize,
 }
@@ -20,7 +20,7 @@ pub(in crate::raft) struct Memory {
     /// The committed position is not worth its own fsync: it is written with the next batch.
     pub(super) committed_unsaved: bool,
     pub(super) purged: Option<LogId>,
-    pub(super) entries: VecDeque<Stored>,
+    pub(super) entries: VecDeque<MemoryEntry>,
     /// Encoded size of all entries.
     pub(super) bytes: u64,
 }
@@ -28,7 +28,7 @@ pub(in crate::raft) struct Memory {
 impl Memory {
     pub(super) fn push(&mut self, entry: Entry, bytes: usize) {
         self.bytes += bytes as u64;
-        self.entries.push_back(Stored { entry, bytes });
+        self.entries.push_back(MemoryEntry { entry, bytes });
     }
 
     /// Removes the entries up to and including `upto`.
@@ -69,7 +69,7 @@ impl Memory {
     }
 }
 
-fn size(gone: impl Iterator<Item = Stored>) -> u64 {
+fn size(gone: impl Iterator<Item = MemoryEntry>) -> u64 {
     gone.map(|stored| stored.bytes as u64).sum()
 }
 
@@ -93,7 +93,7 @@ impl LogSize {
             sum <= kept
         });
         // The newest one always stays.
-        let index = |stored: Option<&Stored>| stored.map_or(0, |stored| stored.entry.log_id.index);
+        let index = |stored: Option<&MemoryEntry>| stored.map_or(0, |stored| stored.entry.log_id.index);
         let from = index(newest.last().or(memory.entries.back()));
         (memory.bytes, index(memory.entries.front()), from)
     }

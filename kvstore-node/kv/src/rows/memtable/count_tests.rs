@@ -2,7 +2,7 @@
 
 use super::tests::{key, push, seq};
 use super::*;
-use crate::ranges::merged::Merged;
+use crate::ranges::merge_record::MergeRecord;
 use crate::ranges::reshape;
 use archon_types::{Revision, Version};
 use proptest::prelude::*;
@@ -73,7 +73,7 @@ fn merged_rows_do_not_count_as_growth_at_end() {
             memtable.begin_count(None);
         }
     }
-    let merged = Merged::next(None, Version::new(2), keys.begin, Revision::ZERO, seq(1_002), Millis::new(1));
+    let merged = MergeRecord::next(None, Version::new(2), keys.begin, Revision::ZERO, seq(1_002), Millis::new(1));
     write(&mut memtable, reshape::absorbed(Millis::new(1), &merged));
     assert!(!memtable.grows_at_the_end());
     memtable.begin_count(None);

@@ -84,7 +84,7 @@ fn state(entries: &[(u64, Effect)], upto: u64) -> BTreeMap<Bytes, Bytes> {
 }
 
 /// Acts as the flusher: clears ranges, then writes rows, limited to `steps` removals and rows.
-fn carry_out(engine: &MemoryEngine, frozen: &Frozen, steps: usize) {
+fn carry_out(engine: &MemoryEngine, frozen: &FrozenRows, steps: usize) {
     let mut changes = Vec::new();
     for range in frozen.clears() {
         let (from, to) = row::value_bounds(range);

@@ -1,6 +1,6 @@
 //! Reads of a memtable.
 
-use super::{Memtable, Newest};
+use super::{Memtable, UncommittedRow};
 use crate::rows::newer::newer;
 use crate::rows::row;
 use crate::rows::row_map::{RowMap, is_value, spans_values};
@@ -106,7 +106,7 @@ impl Memtable {
         back.next().map(|(key, _)| key.clone())
     }
 
-    fn newest(&self, values: bool) -> &RowMap<Newest> {
+    fn newest(&self, values: bool) -> &RowMap<UncommittedRow> {
         let newest = if values { &self.newest_values } else { &self.newest_others };
         newest.get_or_init(|| {
             let mut newest = RowMap::default();

@@ -120,7 +120,7 @@ fn records_are_charged_until_they_are_flushed() {
     let uncommitted = budget.bytes_used();
     memtable.commit(seq(5));
     let committed = budget.bytes_used();
-    assert!(size_of::<Open>() <= uncommitted && uncommitted < committed, "{uncommitted}, then {committed}");
+    assert!(size_of::<UncommittedEntry>() <= uncommitted && uncommitted < committed, "{uncommitted}, then {committed}");
     for number in 2..=100 {
         let effect = Effect { record: record(number), ..Effect::new(Millis::new(6), Vec::new()) };
         memtable.push(seq(4 + number), effect).unwrap();

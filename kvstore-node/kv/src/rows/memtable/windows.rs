@@ -1,6 +1,6 @@
 //! Windows of clients as a memtable's readers see them.
 
-use super::{Memtable, Open};
+use super::{Memtable, UncommittedEntry};
 use crate::exactly_once::window::{Piece, Window};
 use crate::mutant::Mutant;
 use crate::rows::memtable_budget::MemtableBudget;
@@ -23,8 +23,8 @@ const CACHED_OVERHEAD_BYTES: usize = 128;
 /// Cache of newest windows: each equals the committed window after the uncommitted entries. Only windows that were
 /// looked up are here, so a follower has none. Neither a commit nor a freeze changes a newest window.
 #[derive(Debug)]
-pub(super) struct Newest {
-    windows: BTreeMap<ClientId, Cached>,
+pub(super) struct NewestWindows {
+    windows: BTreeMap<ClientId, CachedWindow>,
     /// Client of the latest look-up that found no window: its next record begins one. Other absent windows are not
     /// noted, or arbitrary client numbers would fill the cache.
     absent: Option<ClientId>,
@@ -43,13 +43,13 @@ pub(super) struct Newest {
 }
 
 #[derive(Debug)]
-struct Cached {
+struct CachedWindow {
     window: Arc<Window>,
     /// It was looked up since the last freeze or search for a window to evict.
     is_used: bool,
 }
 
-impl Newest {
+impl NewestWindows {
     /// Creates an empty cache that is charged to this budget.
     pub(super) fn new(budget: MemtableBudget) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Newest {
     }
 
     /// Applies an entry that becomes the last one.
-    pub(super) fn push(&mut self, open: &Open) {
+    pub(super) fn push(&mut self, open: &UncommittedEntry) {
         if let Some(entries) = &mut self.entries {
             entries.extend(open.clients().map(|client| (client, open.seq)));
         }
@@ -83,7 +83,7 @@ impl Newest {
     }
 
     /// Handles the commit of the first entry.
-    pub(super) fn pop(&mut self, open: &Open) {
+    pub(super) fn pop(&mut self, open: &UncommittedEntry) {
         if let Some(entries) = &mut self.entries {
             open.clients().for_each(|client| {
                 entries.remove(&(client, open.seq));
@@ -140,7 +140,7 @@ impl Newest {
     fn insert(&mut self, client: ClientId, window: Arc<Window>) {
         self.absent.take_if(|absent| *absent == client);
         let after = cost(&window);
-        let before = self.windows.insert(client, Cached { window, is_used: true });
+        let before = self.windows.insert(client, CachedWindow { window, is_used: true });
         self.resize(before.map_or(0, |before| cost(&before.window)), after);
     }
 
@@ -183,7 +183,7 @@ impl Newest {
     }
 }
 
-impl Drop for Newest {
+impl Drop for NewestWindows {
     fn drop(&mut self) {
         self.charge(0);
     }
@@ -281,7 +281,7 @@ impl Memtable {
     }
 
     /// Returns what the uncommitted entries contain of a client.
-    fn open_piece(&self, client: ClientId, newest: &mut Newest) -> Piece {
+    fn open_piece(&self, client: ClientId, newest: &mut NewestWindows) -> Piece {
         let entries = newest.entries.get_or_insert_with(|| indexed(&self.open));
         let mut piece = Piece::default();
         for (_, seq) in entries.range((client, Seq::ZERO)..=(client, Seq::new(u64::MAX))) {
@@ -293,7 +293,7 @@ impl Memtable {
     }
 }
 
-fn indexed(open: &VecDeque<Open>) -> BTreeSet<(ClientId, Seq)> {
+fn indexed(open: &VecDeque<UncommittedEntry>) -> BTreeSet<(ClientId, Seq)> {
     open.iter().flat_map(|open| open.clients().map(|client| (client, open.seq))).collect()
 }
 

@@ -3,7 +3,6 @@
 
 use super::outcome::Outcome;
 use crate::server::admit::ClientAdmission;
-use crate::service::asked::Asked;
 use crate::service::batches::ShardBatches;
 use crate::service::redis::conversions::unix_ms;
 use crate::service::redis::refusal::refusal;
@@ -12,6 +11,7 @@ use crate::service::redis::session::Session;
 use crate::service::redis::single::{ReplyForm, SingleCommand};
 use crate::service::redis::state::RedisService;
 use crate::service::reply::{Connection, Delivery, Replies, ReplyTo};
+use crate::service::timed_request::TimedRequest;
 use crate::shard::OpRequest;
 use archon_host::Origin;
 use archon_proto::convert::kv::TaggedReply;
@@ -33,7 +33,7 @@ pub(super) struct NumberedRequest {
 }
 
 /// State of a request that was given to [`InFlight::begin`].
-pub(super) enum Begun {
+pub(super) enum RequestState {
     /// It is among those that the next [`InFlight::submit`] sends.
     Pending,
     /// It was refused.
@@ -43,7 +43,7 @@ pub(super) enum Begun {
 }
 
 /// Result of a request that a shard has answered.
-pub(super) enum Answered {
+pub(super) enum RequestResult {
     /// It is done, or was refused.
     Done(NumberedRequest, Outcome),
     /// Nothing was done: another node leads its partition, by the tables as they are now. It has to be executed again.
@@ -51,7 +51,7 @@ pub(super) enum Answered {
 }
 
 /// Request without an answer.
-struct Waiting {
+struct PendingRequest {
     request: NumberedRequest,
     reply: ReplyForm,
     partition: PartitionId,
@@ -70,7 +70,7 @@ pub(super) struct InFlight {
     /// Beginning and table of those that are submitted together next.
     next: Option<(Instant, Route)>,
     /// Requests by tag. A connection has at most [`WINDOW_MAX`](super::pipeline::WINDOW_MAX) of them.
-    waiting: Vec<Option<Waiting>>,
+    waiting: Vec<Option<PendingRequest>>,
     /// Tags without a request.
     free: Vec<usize>,
 }
@@ -98,42 +98,42 @@ impl InFlight {
         session: &Session,
         command: &Command,
         request: NumberedRequest,
-    ) -> Begun {
+    ) -> RequestState {
         let now_ms = || unix_ms(service.kv.shared.wall.now());
         let SingleCommand { op, reply } = match SingleCommand::of(command, &request.request, now_ms) {
             Some(Ok(single)) => single,
-            Some(Err(refusal)) => return Begun::Refused(request, Outcome::refused(refusal)),
-            None => return Begun::Other(request),
+            Some(Err(refusal)) => return RequestState::Refused(request, Outcome::refused(refusal)),
+            None => return RequestState::Other(request),
         };
         if let Err(detail) = op.check() {
-            return Begun::Refused(request, Outcome::refused(refusal(&detail, false)));
+            return RequestState::Refused(request, Outcome::refused(refusal(&detail, false)));
         }
         let next = self.next.or_else(|| service.route().map(|route| (Instant::now(), route)));
-        let Some((at, route)) = next else { return Begun::Other(request) };
+        let Some((at, route)) = next else { return RequestState::Other(request) };
         let (key, is_write) = (&request.request[1], !op.is_read());
         let partition = route.partition_of(key);
         if let Err(detail) = service.kv.check_right(&session.caller, partition.table, &op) {
-            return Begun::Refused(request, Outcome::refused(refusal(&detail, false)));
+            return RequestState::Refused(request, Outcome::refused(refusal(&detail, false)));
         }
         let origin = match service.redirection_from(Some(route.node), partition) {
-            Redirection::To(_) if session.reads_replica && !is_write => return Begun::Other(request),
+            Redirection::To(_) if session.reads_replica && !is_write => return RequestState::Other(request),
             Redirection::To(address) => {
                 let moved = moved(key, &address);
-                return Begun::Refused(request, Outcome::refused(moved));
+                return RequestState::Refused(request, Outcome::refused(moved));
             }
             Redirection::Forward => Origin::AnyNodeClient,
             Redirection::None => Origin::RoutingClient,
         };
         let permit = match self.admission.try_admit(op.cost()) {
             Ok(permit) => permit,
-            Err(detail) => return Begun::Refused(request, Outcome::refused(refusal(&detail, is_write))),
+            Err(detail) => return RequestState::Refused(request, Outcome::refused(refusal(&detail, is_write))),
         };
-        let asked = Some(Asked::new(&op, partition, at));
+        let asked = Some(TimedRequest::new(&op, partition, at));
         let tag = self.free.pop().unwrap_or_else(|| {
             self.waiting.push(None);
             self.waiting.len() - 1
         });
-        self.waiting[tag] = Some(Waiting { request, reply, partition, origin, is_write });
+        self.waiting[tag] = Some(PendingRequest { request, reply, partition, origin, is_write });
         let reply = ReplyTo::Stream { connection: Arc::clone(&self.connection), tag: tag as u64, asked, permit };
         let request = OpRequest {
             partition,
@@ -150,7 +150,7 @@ impl InFlight {
         self.batches.push(&service.kv.shards, request);
         // Requests that are refused begin no batch: its time would be that of a batch long after them.
         self.next = Some((at, route));
-        Begun::Pending
+        RequestState::Pending
     }
 
     /// Sends what was begun to the shards.
@@ -163,7 +163,7 @@ impl InFlight {
     }
 
     /// Returns a result that came together with an earlier one.
-    pub(super) fn next_delivered(&mut self, service: &RedisService) -> Option<Answered> {
+    pub(super) fn next_delivered(&mut self, service: &RedisService) -> Option<RequestResult> {
         loop {
             let delivery = self.delivered.next()?;
             if let Some(answered) = self.take(service, delivery) {
@@ -173,7 +173,7 @@ impl InFlight {
     }
 
     /// Waits for a result. Dropping the future loses none.
-    pub(super) async fn next(&mut self, service: &RedisService) -> Answered {
+    pub(super) async fn next(&mut self, service: &RedisService) -> RequestResult {
         loop {
             if let Some(answered) = self.next_delivered(service) {
                 return answered;
@@ -186,10 +186,10 @@ impl InFlight {
         }
     }
 
-    fn take(&mut self, service: &RedisService, delivery: Delivery) -> Option<Answered> {
+    fn take(&mut self, service: &RedisService, delivery: Delivery) -> Option<RequestResult> {
         let (TaggedReply { tag, outcome, .. }, permit) = delivery.into_parts();
         let tag = usize::try_from(tag).ok()?;
-        let Waiting { request, reply, partition, origin, is_write } = self.waiting.get_mut(tag)?.take()?;
+        let PendingRequest { request, reply, partition, origin, is_write } = self.waiting.get_mut(tag)?.take()?;
         self.free.push(tag);
         let (executed, written) = match outcome {
             Ok(answer) => {
@@ -201,27 +201,27 @@ impl InFlight {
                     && origin == Origin::RoutingClient
                     && service.redirection(partition) != Redirection::None =>
             {
-                return Some(Answered::Elsewhere(request));
+                return Some(RequestResult::Elsewhere(request));
             }
             Err(detail) => (Err(refusal(&detail, is_write)), None),
         };
-        Some(Answered::Done(request, Outcome { executed, written, permit }))
+        Some(RequestResult::Done(request, Outcome { executed, written, permit }))
     }
 }
 
 /// Requests in progress that take more than one operation.
-pub(super) type Running<'a> = FuturesUnordered<BoxFuture<'a, (NumberedRequest, Outcome)>>;
+pub(super) type RunningRequests<'a> = FuturesUnordered<BoxFuture<'a, (NumberedRequest, Outcome)>>;
 
 /// Waits for a result of the requests in progress. Dropping the future loses none.
 pub(super) async fn next_result(
     service: &RedisService,
     in_flight: &mut InFlight,
-    running: &mut Option<Running<'_>>,
-) -> Answered {
+    running: &mut Option<RunningRequests<'_>>,
+) -> RequestResult {
     let Some(running) = running else { return in_flight.next(service).await };
     tokio::select! {
         biased;
         answered = in_flight.next(service) => answered,
-        Some((request, outcome)) = running.next() => Answered::Done(request, outcome),
+        Some((request, outcome)) = running.next() => RequestResult::Done(request, outcome),
     }
 }

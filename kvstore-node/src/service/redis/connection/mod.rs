@@ -10,11 +10,11 @@ mod outcome;
 mod pipeline;
 
 use self::buffers::{Input, KEPT_BYTES_MAX, send};
-use self::in_flight::{Answered, Begun, InFlight, NumberedRequest, Running, next_result};
+use self::in_flight::{InFlight, NumberedRequest, RequestResult, RequestState, RunningRequests, next_result};
 use self::outcome::Outcome;
 use self::pipeline::{Place, REPLY_BYTES_FIRST, Step, Window};
 use super::execute::execute;
-use super::refusal::{Executed, Refusal};
+use super::refusal::{CommandResult, Refusal};
 use super::session::Session;
 use super::state::{LIMITS, RedisService};
 use super::{caller_kind, check_caller, send_last};
@@ -248,13 +248,13 @@ impl<'a> Connection<'a> {
                     }
                     let request = NumberedRequest { number, request };
                     match self.in_flight.begin(service, &self.session, command, request) {
-                        Begun::Pending => {}
-                        Begun::Refused(request, outcome) => {
+                        RequestState::Pending => {}
+                        RequestState::Refused(request, outcome) => {
                             finish(&mut window, request, outcome);
                             tokio::task::consume_budget().await;
                         }
-                        Begun::Other(request) => {
-                            running.get_or_insert_with(Running::new).push(self.execute_beside(request));
+                        RequestState::Other(request) => {
+                            running.get_or_insert_with(RunningRequests::new).push(self.execute_beside(request));
                         }
                     }
                     continue;
@@ -287,9 +287,9 @@ impl<'a> Connection<'a> {
                 }
             };
             match answered {
-                Answered::Done(request, outcome) => finish(&mut window, request, outcome),
-                Answered::Elsewhere(request) => {
-                    running.get_or_insert_with(Running::new).push(self.execute_beside(request));
+                RequestResult::Done(request, outcome) => finish(&mut window, request, outcome),
+                RequestResult::Elsewhere(request) => {
+                    running.get_or_insert_with(RunningRequests::new).push(self.execute_beside(request));
                 }
             }
             tokio::task::consume_budget().await;
@@ -338,7 +338,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Adds the reply to a request to those that are sent next.
-    fn reply(&mut self, executed: Executed) -> Result<(), End> {
+    fn reply(&mut self, executed: CommandResult) -> Result<(), End> {
         let reply = match executed {
             Ok(reply) => reply,
             Err(Refusal::Error(text)) => Reply::Error(text),

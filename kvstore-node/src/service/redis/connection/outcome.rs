@@ -1,13 +1,13 @@
 //! Outcome of a request, with its share of admission.
 
 use crate::server::admit::Permit;
-use crate::service::redis::refusal::{Executed, Refusal};
+use crate::service::redis::refusal::{CommandResult, Refusal};
 use archon_resp::Reply;
 use archon_types::PartitionId;
 
 /// Outcome of a request.
 pub(super) struct Outcome {
-    pub(super) executed: Executed,
+    pub(super) executed: CommandResult,
     /// Partition that it wrote.
     pub(super) written: Option<PartitionId>,
     /// Share of admission, held until its reply is sent.

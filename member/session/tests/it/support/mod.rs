@@ -30,12 +30,12 @@ pub fn beat(node: NodeId, incarnation: Incarnation, number: u64) -> Beat {
 }
 
 /// Listener of a coordinator or relay.
-pub struct Played {
+pub struct FakeListener {
     listener: TcpListener,
     pub address: String,
 }
 
-impl Played {
+impl FakeListener {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -1,16 +1,22 @@
 //! Coordinator, relay and members for tests of relays.
 
-use super::{Played, SOON};
+use super::{FakeListener, SOON};
 use archon_frames::{FrameReader, FrameWriter, StreamKind};
-use archon_member::{LeaseAnswer, Rows, Taken};
+use archon_member::{GrantOutcome, LeaseAnswer, Rows};
 use archon_proto::convert::members::beat_proofs::answer_statement;
-use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
+use archon_proto::convert::members::beats::{
+    Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, HeartbeatAnswers, LeaseGrant,
+};
 use archon_proto::convert::members::session::Member;
-use archon_proto::convert::tables::news::News;
+use archon_proto::convert::tables::table_updates::TableUpdates;
 use archon_proto::v1;
 use archon_security::{BeatKey, Transport};
-use archon_session::{Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayStreams};
-use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, Over, RelayAddress, Version};
+use archon_session::{
+    BeatFailure, BeatOutcome, BeatStreams, BootClock, Coordinators, MessageReceiver, Recipient, RelayStreams,
+};
+use archon_types::{
+    ClusterId, ErrorDetail, ErrorKind, FencingProof, Incarnation, LeaseTiming, NodeId, RelayAddress, Version,
+};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -26,14 +32,14 @@ pub fn cluster() -> ClusterId {
 }
 
 /// One stream at a simulated coordinator.
-pub struct Serving {
+pub struct SimulatedStream {
     reader: FrameReader,
     stream: FrameWriter,
 }
 
-impl Serving {
+impl SimulatedStream {
     /// Accepts the next stream.
-    pub async fn begin(coordinator: &Played) -> Self {
+    pub async fn begin(coordinator: &FakeListener) -> Self {
         let (reader, stream) = coordinator.stream().await;
         Self { reader, stream }
     }
@@ -45,20 +51,20 @@ impl Serving {
     }
 
     /// Answers a batch.
-    pub async fn says(&mut self, beats: &Beats, outcome: Result<Judged, ErrorDetail>) {
+    pub async fn says(&mut self, beats: &Beats, outcome: Result<HeartbeatAnswers, ErrorDetail>) {
         self.stream.push(&v1::BeatAnswers::from(BeatAnswers::new(beats.batch, outcome)));
         self.stream.flush().await.unwrap();
     }
 
     /// Reads a batch and answers it with `judge`.
-    pub async fn answers(&mut self, judge: impl FnOnce(&Beats) -> Judged) -> Beats {
+    pub async fn answers(&mut self, judge: impl FnOnce(&Beats) -> HeartbeatAnswers) -> Beats {
         let beats = self.hears().await;
         self.says(&beats, Ok(judge(&beats))).await;
         beats
     }
 
     /// Accepts a stream and answers its first batch with `judge`.
-    pub async fn once(coordinator: &Played, judge: impl FnOnce(&Beats) -> Judged) -> Self {
+    pub async fn once(coordinator: &FakeListener, judge: impl FnOnce(&Beats) -> HeartbeatAnswers) -> Self {
         let mut serving = Self::begin(coordinator).await;
         serving.answers(judge).await;
         serving
@@ -66,45 +72,45 @@ impl Serving {
 }
 
 /// Grants a lease for each heartbeat.
-pub fn granted(beats: &Beats) -> Judged {
+pub fn granted(beats: &Beats) -> HeartbeatAnswers {
     granted_as(beats, None)
 }
 
 /// Does the same, with proofs by `key` if there is one.
-pub fn granted_as(beats: &Beats, key: Option<&BeatKey>) -> Judged {
+pub fn granted_as(beats: &Beats, key: Option<&BeatKey>) -> HeartbeatAnswers {
     let granted = |beat: &Beat| {
         let Beat { node, incarnation, number, .. } = *beat;
         // The duration identifies the member.
-        let outcome = Ok(Granted { lease_ms: 1_000 + node.get(), withdrawn: vec![] });
+        let outcome = Ok(LeaseGrant { lease_ms: 1_000 + node.get(), withdrawn: vec![] });
         let mut answer = BeatAnswer::new(node, incarnation, number, outcome);
         if let Some(key) = key {
             answer.proof = key.prove(&answer_statement(&answer, &NOW));
         }
         answer
     };
-    Judged::new(beats.beats.iter().map(granted).collect(), NOW)
+    HeartbeatAnswers::new(beats.beats.iter().map(granted).collect(), NOW)
 }
 
 /// Fenced incarnations that the relay's node knows of.
 #[derive(Default)]
-pub struct Told {
-    over: Mutex<Vec<Over>>,
+pub struct FencedIncarnations {
+    over: Mutex<Vec<FencingProof>>,
     version: watch::Sender<Version>,
 }
 
-impl Told {
-    pub fn ends(&self, over: Over) {
+impl FencedIncarnations {
+    pub fn ends(&self, over: FencingProof) {
         self.over.lock().unwrap().push(over);
         self.version.send_replace(over.version);
     }
 }
 
-impl Rows for Told {
+impl Rows for FencedIncarnations {
     fn members_max(&self) -> usize {
         100
     }
 
-    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
+    fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<FencingProof> {
         let over = self.over.lock().unwrap();
         over.iter().find(|over| (over.node, over.incarnation) == (node, incarnation)).copied()
     }
@@ -113,16 +119,17 @@ impl Rows for Told {
 /// A relay with its own port and the coordinators that it knows. Dropping it stops it.
 pub struct Relay {
     pub address: RelayAddress,
-    pub told: Arc<Told>,
+    pub told: Arc<FencedIncarnations>,
     pub stop: CancellationToken,
 }
 
 impl Relay {
-    pub async fn start(coordinators: &[&Played]) -> Self {
-        let played = Played::start().await;
+    pub async fn start(coordinators: &[&FakeListener]) -> Self {
+        let played = FakeListener::start().await;
         let address = played.address.clone();
         let node = NodeId::new(9);
-        let (streams, stop, told) = (RelayStreams::new(), CancellationToken::new(), Arc::new(Told::default()));
+        let (streams, stop, told) =
+            (RelayStreams::new(), CancellationToken::new(), Arc::new(FencedIncarnations::default()));
         let addresses = coordinators.iter().map(|played| played.address.clone()).collect();
         tokio::spawn({
             let (streams, stop, told) = (streams.clone(), stop.clone(), Arc::clone(&told));
@@ -153,7 +160,7 @@ impl Relay {
 
 impl Relay {
     pub async fn stream(&self) -> (FrameReader, FrameWriter) {
-        let (transport, expected) = (Transport::default(), archon_security::Expected::Servers);
+        let (transport, expected) = (Transport::default(), archon_security::ExpectedPeer::Servers);
         let (address, kind) = (&self.address.address, StreamKind::Beats);
         archon_frames::connect(&transport, address, &expected, kind, 1 << 20, SOON).await.unwrap()
     }
@@ -166,17 +173,17 @@ impl Drop for Relay {
 }
 
 /// A member, with the received fencing notices and their senders.
-pub struct Carried {
+pub struct RelayedMember {
     streams: BeatStreams,
-    heard: Heard,
+    heard: MessageReceiver,
     node: NodeId,
-    told: mpsc::UnboundedSender<(Over, String)>,
-    hears: mpsc::UnboundedReceiver<(Over, String)>,
+    told: mpsc::UnboundedSender<(FencingProof, String)>,
+    hears: mpsc::UnboundedReceiver<(FencingProof, String)>,
     /// Received table updates: the version up to which they are complete, or the error.
     pub news: Mutex<Vec<Result<Version, ErrorKind>>>,
 }
 
-impl Carried {
+impl RelayedMember {
     pub fn new(node: u64) -> Self {
         Self::with_key(node, None)
     }
@@ -199,12 +206,12 @@ impl Carried {
         relay: &Relay,
         number: u64,
         until_taken: bool,
-    ) -> (Result<Answered, NotGranted>, Vec<u64>) {
+    ) -> (Result<BeatOutcome, BeatFailure>, Vec<u64>) {
         let (leases, mut taken) = mpsc::unbounded_channel();
         let take = |answer: LeaseAnswer, now| {
             assert_eq!((answer.node, now), (self.node, NOW));
             leases.send(answer.lease_ms).unwrap();
-            Taken::Granted { lapsed_ms: 0, withdrawn: answer.withdrawn }
+            GrantOutcome::Granted { lapsed_ms: 0, withdrawn: answer.withdrawn }
         };
         let beat = self.beat(number);
         let asks = async {
@@ -215,11 +222,11 @@ impl Carried {
             }
             (answered, leases)
         };
-        let told_over = |over: Over, by: &str| {
+        let told_over = |over: FencingProof, by: &str| {
             self.told.send((over, by.to_owned())).unwrap();
             (over.node, over.incarnation) == (self.node, LIFE)
         };
-        let news = |news: Result<News, ErrorDetail>| {
+        let news = |news: Result<TableUpdates, ErrorDetail>| {
             self.news.lock().unwrap().push(news.map(|news| news.complete).map_err(|detail| detail.kind));
         };
         tokio::select! {
@@ -229,9 +236,9 @@ impl Carried {
     }
 
     /// Listens until a fencing notice arrives.
-    pub async fn told_over(&mut self) -> (Over, String) {
+    pub async fn told_over(&mut self) -> (FencingProof, String) {
         let take = |answer: LeaseAnswer, _| panic!("{answer:?}");
-        let told_over = |over: Over, by: &str| self.told.send((over, by.to_owned())).is_ok();
+        let told_over = |over: FencingProof, by: &str| self.told.send((over, by.to_owned())).is_ok();
         tokio::select! {
             told = timeout(SOON, self.hears.recv()) => told.expect("word of an end").unwrap(),
             never = self.streams.listen(&mut self.heard, take, told_over, |_| ()) => match never {},

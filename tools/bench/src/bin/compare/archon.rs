@@ -4,11 +4,11 @@
 use crate::redis::Redis;
 use crate::redis_rs::RedisRs;
 use crate::report::{ARCHON, ARCHON_LIBRARY, ARCHON_REDIS};
-use crate::system::{self, LIBRARY_CLIENTS, LIBRARY_THREADS, START_LIMIT, Seen, System, drive};
+use crate::system::{self, LIBRARY_CLIENTS, LIBRARY_THREADS, RunOutcome, START_LIMIT, System, drive};
 use archon_client::{Admin, PartitionStatus, RangeLimits, ReplicaState, Transport};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
-use archon_load::{Archon, Connect, KeyText, Mix, Workload};
+use archon_load::{Archon, Connector, KeyText, Mix, Workload};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ fn listening(listeners: &[String]) -> anyhow::Result<Redis> {
 }
 
 /// Returns the default table through the Redis listeners.
-fn by_redis<C: Connect>(name: &'static str, clients: Clients, target: C, cluster: &Rc<Cluster>) -> Box<dyn System> {
+fn by_redis<C: Connector>(name: &'static str, clients: Clients, target: C, cluster: &Rc<Cluster>) -> Box<dyn System> {
     let (target, cluster) = (Arc::new(target), Rc::clone(cluster));
     Box::new(ArchonSystem { name, copies: 2, kind: Kind::Hashed, clients, target, cluster })
 }
@@ -117,7 +117,7 @@ impl<C> ArchonSystem<C> {
     }
 }
 
-impl<C: Connect> System for ArchonSystem<C> {
+impl<C: Connector> System for ArchonSystem<C> {
     fn name(&self) -> &str {
         self.name
     }
@@ -161,7 +161,7 @@ impl<C: Connect> System for ArchonSystem<C> {
         matches!(self.clients, Clients::One | Clients::Library)
     }
 
-    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<RunOutcome> {
         drive(&self.target, workload)
     }
 }

@@ -1,11 +1,11 @@
 //! etcd: three members.
 
-use crate::Started;
-use crate::system::{Seen, System, drive, now, program, until, version};
+use crate::ComparedSystem;
+use crate::system::{RunOutcome, System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Process, spawn};
-use archon_load::{Connect, Failure, Mix, Scanned, Store, Workload};
+use archon_load::{Connector, Failure, Mix, ScanResult, Store, Workload};
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ struct EtcdSystem {
 }
 
 /// Starts the members; `None` if etcd is not installed.
-pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
+pub(crate) fn start(directory: &Path) -> anyhow::Result<ComparedSystem> {
     let Some(etcd) = program("etcd") else { return Ok(None) };
     let addresses = free_addresses(2 * MEMBERS);
     let (clients, peers) = addresses.split_at(MEMBERS);
@@ -150,7 +150,7 @@ impl System for EtcdSystem {
         true
     }
 
-    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<RunOutcome> {
         drive(&self.target, workload)
     }
 }
@@ -179,7 +179,7 @@ fn failed(status: Status) -> Failure {
     Failure::new(format!("{:?}", status.code()), status.message())
 }
 
-impl Connect for Etcd {
+impl Connector for Etcd {
     type Store = EtcdStore;
 
     async fn connect(&self) -> Result<EtcdStore, Failure> {
@@ -201,7 +201,7 @@ impl Store for EtcdStore {
         Ok(())
     }
 
-    async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<Scanned, Failure> {
+    async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<ScanResult, Failure> {
         let key = [after, b"\0"].concat().into();
         let mut range_end = prefix.to_vec();
         // The prefixes of measurements do not end with the highest byte.
@@ -211,6 +211,6 @@ impl Store for EtcdStore {
         let request = RangeRequest { key, range_end: range_end.into(), limit: i64::from(limit) };
         let found: RangeResponse = call(&self.0, "/etcdserverpb.KV/Range", request).await.map_err(failed)?;
         let bytes = found.kvs.iter().map(|found| found.key.len() + found.value.len()).sum();
-        Ok(Scanned { entries: found.kvs.len(), bytes })
+        Ok(ScanResult { entries: found.kvs.len(), bytes })
     }
 }

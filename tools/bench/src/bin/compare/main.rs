@@ -26,7 +26,7 @@ use archon_load::{Distribution, Mix};
 use clap::{Parser, ValueEnum};
 use measure::Ladder;
 use redis::Flavor;
-use report::{Machine, Report, Used};
+use report::{Machine, Report, SystemUnderTest};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,7 +44,7 @@ const END: &str = "<!-- comparison ends -->";
 
 /// A system to compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Which {
+enum SystemChoice {
     Archon,
     Redis,
     Valkey,
@@ -76,7 +76,7 @@ impl Operation {
 struct Args {
     /// What is compared.
     #[arg(long, value_delimiter = ',', default_value = "archon,redis,valkey,etcd,zookeeper")]
-    systems: Vec<Which>,
+    systems: Vec<SystemChoice>,
     /// What is measured.
     #[arg(long, value_delimiter = ',', default_value = "put,get")]
     operations: Vec<Operation>,
@@ -172,14 +172,16 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
     let directory = tempfile::Builder::new().prefix("archon-compare-").tempdir()?;
     let machine = Machine::here(directory.path());
     let (mut systems, mut used, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
-    for which in [Which::Archon, Which::Redis, Which::Valkey, Which::Etcd, Which::Zookeeper] {
+    for which in
+        [SystemChoice::Archon, SystemChoice::Redis, SystemChoice::Valkey, SystemChoice::Etcd, SystemChoice::Zookeeper]
+    {
         if !args.systems.contains(&which) {
             continue;
         }
         match start(which, args, directory.path())? {
             Some((version, started)) => {
                 let name = |system: &dyn System| system.name().to_owned();
-                used.extend(started.iter().map(|system| Used {
+                used.extend(started.iter().map(|system| SystemUnderTest {
                     name: name(system.as_ref()),
                     version: version.clone(),
                     shape: system.shape(),
@@ -224,18 +226,18 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
 }
 
 /// Version, and the configurations to measure; `None` if not installed.
-type Started = Option<(String, Vec<Box<dyn System>>)>;
+type ComparedSystem = Option<(String, Vec<Box<dyn System>>)>;
 
-fn start(which: Which, args: &Args, directory: &Path) -> anyhow::Result<Started> {
+fn start(which: SystemChoice, args: &Args, directory: &Path) -> anyhow::Result<ComparedSystem> {
     match which {
-        Which::Archon => {
+        SystemChoice::Archon => {
             let version = format!("archon {}", env!("CARGO_PKG_VERSION"));
             Ok(Some((version, archon::start(args.program.as_deref(), args.keys)?)))
         }
-        Which::Redis => redis::start(Flavor::Redis, directory).context("starting Redis Cluster"),
-        Which::Valkey => redis::start(Flavor::Valkey, directory).context("starting Valkey"),
-        Which::Etcd => etcd::start(directory).context("starting etcd"),
-        Which::Zookeeper => zookeeper::start(directory).context("starting ZooKeeper"),
+        SystemChoice::Redis => redis::start(Flavor::Redis, directory).context("starting Redis Cluster"),
+        SystemChoice::Valkey => redis::start(Flavor::Valkey, directory).context("starting Valkey"),
+        SystemChoice::Etcd => etcd::start(directory).context("starting etcd"),
+        SystemChoice::Zookeeper => zookeeper::start(directory).context("starting ZooKeeper"),
     }
 }
 

@@ -1,16 +1,16 @@
 //! Redis Cluster and Valkey: three masters with a replica each, every write synced before it is answered.
 
-use crate::Started;
+use crate::ComparedSystem;
 use crate::pipe::{Barrier, Pipe};
 use crate::redis_benchmark::RedisBenchmark;
 use crate::redis_rs::RedisRs;
 use crate::report;
 use crate::resp::{self, DedicatedConnection, Reply, Resp};
-use crate::system::{LIBRARY_CLIENTS, LIBRARY_THREADS, Seen, System, drive, now, program, until, version};
+use crate::system::{LIBRARY_CLIENTS, LIBRARY_THREADS, RunOutcome, System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Process, spawn};
-use archon_load::{Connect, Failure, Mix, Store, Workload};
+use archon_load::{Connector, Failure, Mix, Store, Workload};
 use archon_types::slot_of;
 use bytes::{Bytes, BytesMut};
 use std::cell::RefCell;
@@ -98,7 +98,7 @@ struct RedisSystem<C> {
 }
 
 /// Starts the cluster; `None` if it is not installed.
-pub(crate) fn start(flavor: Flavor, directory: &Path) -> anyhow::Result<Started> {
+pub(crate) fn start(flavor: Flavor, directory: &Path) -> anyhow::Result<ComparedSystem> {
     let server = program(&format!("{}-server", flavor.name()));
     // Either command line creates a cluster of either server.
     let cli = program(&format!("{}-cli", flavor.name())).or_else(|| program("redis-cli"));
@@ -217,7 +217,7 @@ fn masters_at(address: &str) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
     Ok((masters, slots))
 }
 
-impl<C: Connect> System for RedisSystem<C> {
+impl<C: Connector> System for RedisSystem<C> {
     fn name(&self) -> &str {
         self.name
     }
@@ -272,7 +272,7 @@ impl<C: Connect> System for RedisSystem<C> {
         self.shape == Shape::Library
     }
 
-    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<RunOutcome> {
         drive(&self.target, workload)
     }
 }
@@ -282,15 +282,15 @@ pub(crate) struct RedisStore {
     slots: Vec<u8>,
     /// True if a write is followed by `WAITAOF` on a connection of its own.
     waits: bool,
-    ways: Ways,
+    ways: RedisConnections,
 }
 
-enum Ways {
+enum RedisConnections {
     DedicatedConnection(Vec<RefCell<Option<DedicatedConnection>>>),
     Shared(Vec<Pipe<Reply>>),
 }
 
-impl Connect for Redis {
+impl Connector for Redis {
     type Store = RedisStore;
 
     async fn connect(&self) -> Result<RedisStore, Failure> {
@@ -306,13 +306,13 @@ impl Connect for Redis {
                 });
                 pipes.push(Pipe::new(stream, Resp, barrier));
             }
-            Ways::Shared(pipes)
+            RedisConnections::Shared(pipes)
         } else {
             let mut own = Vec::new();
             for master in &self.masters {
                 own.push(RefCell::new(Some(DedicatedConnection::open(master).await?)));
             }
-            Ways::DedicatedConnection(own)
+            RedisConnections::DedicatedConnection(own)
         };
         Ok(RedisStore { slots: self.slots.clone(), waits: self.shape == Shape::OwnConnectionsSynced, ways })
     }
@@ -328,8 +328,8 @@ impl RedisStore {
         // Archon's slots are those of Redis Cluster.
         let master = self.slots[usize::from(slot_of(key))] as usize;
         let reply = match &self.ways {
-            Ways::Shared(pipes) => pipes[master].call(|out| resp::command(out, parts)).await?,
-            Ways::DedicatedConnection(own) => {
+            RedisConnections::Shared(pipes) => pipes[master].call(|out| resp::command(out, parts)).await?,
+            RedisConnections::DedicatedConnection(own) => {
                 let taken = own[master].borrow_mut().take();
                 let mut connection = taken.ok_or_else(|| Failure::new("Broken", "the connection broke before"))?;
                 let reply = if waits {

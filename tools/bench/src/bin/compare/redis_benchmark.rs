@@ -1,7 +1,7 @@
 //! Redis driven by its own benchmark program, beside the loop that drives everything else here: shows whether that loop
 //! holds Redis back.
 
-use crate::system::{Seen, System};
+use crate::system::{RunOutcome, System};
 use anyhow::Context;
 use archon_integration_tests::Process;
 use archon_load::{End, Mix, Workload, children_cpu};
@@ -78,7 +78,7 @@ impl System for RedisBenchmark {
         1
     }
 
-    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<RunOutcome> {
         let before = children_cpu();
         let first = match workload.mix {
             Mix::Load => LOADED_TIMES * workload.keys,
@@ -95,7 +95,7 @@ impl System for RedisBenchmark {
             requests += more;
         }
         let cpu: Duration = children_cpu().saturating_sub(before);
-        Ok(Seen {
+        Ok(RunOutcome {
             ops_per_second: seen.per_second,
             p50_us: (seen.p50_ms * 1e3) as u64,
             p99_us: (seen.p99_ms * 1e3) as u64,

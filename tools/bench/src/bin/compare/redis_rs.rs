@@ -1,6 +1,6 @@
 //! Redis Cluster through its Rust library: a few clients, each shared by many tasks.
 
-use archon_load::{Connect, Failure, Store};
+use archon_load::{Connector, Failure, Store};
 use bytes::Bytes;
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -26,7 +26,7 @@ fn failed(error: RedisError) -> Failure {
     Failure::new(format!("{:?}", error.kind()), error.to_string())
 }
 
-impl Connect for RedisRs {
+impl Connector for RedisRs {
     type Store = RedisRsStore;
 
     async fn connect(&self) -> Result<RedisRsStore, Failure> {

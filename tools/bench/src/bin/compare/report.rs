@@ -43,7 +43,7 @@ pub(crate) struct Machine {
 
 /// A system's name, version and configuration.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Used {
+pub(crate) struct SystemUnderTest {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) shape: String,
@@ -62,7 +62,7 @@ pub(crate) struct Report {
     pub(crate) zipf: Option<f64>,
     pub(crate) threads: usize,
     pub(crate) fdatasync: Syncs,
-    pub(crate) systems: Vec<Used>,
+    pub(crate) systems: Vec<SystemUnderTest>,
     pub(crate) skipped: Vec<String>,
     pub(crate) points: Vec<Point>,
     pub(crate) ratios: Vec<Ratio>,
@@ -197,8 +197,9 @@ impl Report {
     }
 
     fn table(&self, operation: &str, cell: impl Fn(&Point) -> String) -> String {
-        let seen =
-            |used: &&Used| self.points.iter().any(|point| point.operation == operation && point.system == used.name);
+        let seen = |used: &&SystemUnderTest| {
+            self.points.iter().any(|point| point.operation == operation && point.system == used.name)
+        };
         let names: Vec<&str> = self.systems.iter().filter(seen).map(|used| used.name.as_str()).collect();
         let mut text = format!("| clients | {} |\n|---:|{}\n", names.join(" | "), "---:|".repeat(names.len()));
         for clients in self.rungs() {

@@ -1,7 +1,7 @@
 //! A compared system: how it is started, and how load is applied.
 
 use anyhow::Context;
-use archon_load::{Connect, Mix, Run, Workload};
+use archon_load::{Connector, Mix, Run, Workload};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,12 +54,12 @@ pub(crate) trait System {
     ///
     /// # Errors
     /// If one operation failed: figures with failures are not reported.
-    fn run(&self, workload: &Workload) -> anyhow::Result<Seen>;
+    fn run(&self, workload: &Workload) -> anyhow::Result<RunOutcome>;
 }
 
 /// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RunOutcome {
     pub(crate) ops_per_second: f64,
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Seen {
 }
 
 /// Runs a workload to its end, or until the user ends it.
-pub(crate) fn drive<C: Connect>(connect: &Arc<C>, workload: &Workload) -> anyhow::Result<Seen> {
+pub(crate) fn drive<C: Connector>(connect: &Arc<C>, workload: &Workload) -> anyhow::Result<RunOutcome> {
     let began = Instant::now();
     let limit = OVERTIME + workload.warm_up + length(workload);
     let run = Run::start(connect, workload)?;
@@ -95,7 +95,7 @@ pub(crate) fn drive<C: Connect>(connect: &Arc<C>, workload: &Workload) -> anyhow
         _ => measured.put,
     };
     let latency = latency.context("nothing succeeded")?;
-    Ok(Seen {
+    Ok(RunOutcome {
         ops_per_second: measured.ops_per_second,
         p50_us: latency.p50_us,
         p99_us: latency.p99_us,

@@ -1,12 +1,12 @@
 //! ZooKeeper: an ensemble of three servers.
 
-use crate::Started;
+use crate::ComparedSystem;
 use crate::pipe::{Frames, Pipe};
-use crate::system::{Seen, System, drive, now, program, until};
+use crate::system::{RunOutcome, System, drive, now, program, until};
 use anyhow::Context;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Process, spawn};
-use archon_load::{Connect, Failure, Store, Workload};
+use archon_load::{Connector, Failure, Store, Workload};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ struct ZooKeeperSystem {
 }
 
 /// Starts the ensemble; `None` if ZooKeeper or Java is not installed.
-pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
+pub(crate) fn start(directory: &Path) -> anyhow::Result<ComparedSystem> {
     let Some(java) = program("java") else { return Ok(None) };
     if !Path::new(JAR).is_file() {
         return Ok(None);
@@ -130,7 +130,7 @@ impl System for ZooKeeperSystem {
         clients.min(SESSIONS_MAX)
     }
 
-    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<RunOutcome> {
         self.target.next.store(0, Ordering::Relaxed);
         drive(&self.target, workload)
     }
@@ -171,7 +171,7 @@ pub(crate) struct ZooKeeperStore {
     number: AtomicI32,
 }
 
-impl Connect for ZooKeeper {
+impl Connector for ZooKeeper {
     type Store = ZooKeeperStore;
 
     async fn connect(&self) -> Result<ZooKeeperStore, Failure> {

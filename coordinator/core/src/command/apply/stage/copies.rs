@@ -1,20 +1,20 @@
 //! Edits of copies: adding, promoting, demoting, deleting and forgetting them.
 
-use super::effect::Spoiled;
-use super::{Staged, in_state, not_leader, placement, set_state};
+use super::effect::CopyCondition;
+use super::{StagedRows, in_state, not_leader, placement, set_state};
 use crate::command::apply::min_in_sync;
 use crate::command::refusals::{invalid, next_epoch, not_found, refused};
 use crate::mutant::Mutant;
 use crate::placement::out_of_sync;
-use crate::state::departed::Condition;
 use crate::state::events::EventKind;
+use crate::state::out_of_sync_copy::Condition;
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId,
     ReplicaState,
 };
 
-impl Staged<'_> {
+impl StagedRows<'_> {
     /// Takes a copy out of sync. It is kept as it is, as Load and with its condition, until another copy may replace it
     /// (`repair`) or an operator makes it lead: at this moment it may be the last one.
     pub(crate) fn lose(
@@ -40,7 +40,7 @@ impl Staged<'_> {
         lost: bool,
     ) -> Result<NodeId, ErrorDetail> {
         let node = placement(row, id)?.node;
-        self.effect.spoiled.insert(id, Spoiled { condition, lost });
+        self.effect.spoiled.insert(id, CopyCondition { condition, lost });
         Ok(node)
     }
 
@@ -60,7 +60,7 @@ impl Staged<'_> {
         };
         placement.state = ReplicaState::Load;
         let node = placement.node;
-        self.effect.spoiled.insert(id, Spoiled { condition, lost: true });
+        self.effect.spoiled.insert(id, CopyCondition { condition, lost: true });
         Ok(node)
     }
 

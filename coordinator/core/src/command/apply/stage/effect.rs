@@ -3,13 +3,14 @@
 use crate::command::apply::dropped::merge_away;
 use crate::command::apply::entry::Entry;
 use crate::state::ClusterState;
-use crate::state::departed::{Condition, Departed};
 use crate::state::events::EventKind;
 use crate::state::former_leaders::FormerLeader;
+use crate::state::out_of_sync_copy::{Condition, OutOfSyncCopy};
 use archon_types::{Epoch, NodeGoal, NodeId, Partition, PartitionId, PlacementId, ReplicaState, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The effect of [`Staged`]: borrows nothing, so it can be committed to the state it was computed from.
+/// The effect of [`StagedRows`](super::StagedRows): borrows nothing, so it can be committed to the state it was
+/// computed from.
 pub(crate) struct Effect {
     pub(super) rows: BTreeMap<PartitionId, Partition>,
     pub(super) former_leaders: Vec<FormerLeaderChange>,
@@ -20,7 +21,7 @@ pub(crate) struct Effect {
     /// Partitions of these edits: `Some` if an epoch was passed over, `None` if they serve above it.
     pub(super) surpassed: BTreeMap<PartitionId, Option<Epoch>>,
     /// Copies that hold less than everything up to the moment they left sync.
-    pub(super) spoiled: BTreeMap<PlacementId, Spoiled>,
+    pub(super) spoiled: BTreeMap<PlacementId, CopyCondition>,
     /// Unload copies on alive nodes: the order to delete them is issued.
     pub(super) delete_issued: BTreeSet<PlacementId>,
     /// Tables that gave a number to a partition.
@@ -35,7 +36,7 @@ pub(crate) struct Effect {
 
 /// Condition of an out-of-sync copy.
 #[derive(Clone, Copy)]
-pub(super) struct Spoiled {
+pub(super) struct CopyCondition {
     /// It holds no more than this.
     pub(super) condition: Condition,
     /// It is not brought up to date.
@@ -61,9 +62,9 @@ impl Effect {
                     Some(ReplicaState::Load | ReplicaState::Unload) => {
                         let spoiled = self.spoiled.get(&placement.id).copied();
                         if placement.state == ReplicaState::Live {
-                            let Spoiled { condition, lost } =
-                                spoiled.unwrap_or(Spoiled { condition: Condition::Whole, lost: false });
-                            state.departed.insert(placement.id, Departed { at: row.version, condition, lost });
+                            let CopyCondition { condition, lost } =
+                                spoiled.unwrap_or(CopyCondition { condition: Condition::Whole, lost: false });
+                            state.departed.insert(placement.id, OutOfSyncCopy { at: row.version, condition, lost });
                         } else if let (Some(spoiled), Some(departed)) = (spoiled, state.departed.get_mut(&placement.id))
                         {
                             departed.condition = departed.condition.min(spoiled.condition);

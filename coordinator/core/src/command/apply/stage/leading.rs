@@ -2,8 +2,8 @@
 //! end.
 
 use super::effect::FormerLeaderChange;
-use super::{Staged, in_state, placement, set_state};
-use crate::command::edit::Ending;
+use super::{StagedRows, in_state, placement, set_state};
+use crate::command::edit::LeadershipEnd;
 use crate::command::refusals::{next_epoch, refused};
 use crate::mutant::Mutant;
 use crate::placement::out_of_sync::delete_not_issued;
@@ -14,7 +14,7 @@ use archon_types::{
     PlacementId, ReplicaState,
 };
 
-impl Staged<'_> {
+impl StagedRows<'_> {
     /// Remembers a holder that may not know that its leadership ended.
     pub(crate) fn remember(&mut self, former: FormerLeader) {
         if !self.state.breaks(Mutant::FormerForgotten) {
@@ -41,7 +41,7 @@ impl Staged<'_> {
         }
         let retired = self.retire_all_but(row, Some(id));
         set_state(row, id, ReplicaState::Live);
-        self.lead(row, id, incarnation, Ending::Lapsed)?;
+        self.lead(row, id, incarnation, LeadershipEnd::Lapsed)?;
         Ok(retired)
     }
 
@@ -65,7 +65,7 @@ impl Staged<'_> {
         row: &mut Partition,
         id: PlacementId,
         incarnation: Incarnation,
-        ending: Ending,
+        ending: LeadershipEnd,
     ) -> Result<(), ErrorDetail> {
         let anyone = self.state.breaks(Mutant::ElectAnyone); // rule 9
         let placement = if anyone { placement(row, id)? } else { in_state(row, id, ReplicaState::Live)? };
@@ -91,7 +91,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    pub(super) fn end_leadership(&mut self, row: &mut Partition, ending: Ending) -> Result<(), ErrorDetail> {
+    pub(super) fn end_leadership(&mut self, row: &mut Partition, ending: LeadershipEnd) -> Result<(), ErrorDetail> {
         if row.leader.is_none() {
             return Err(refused(format!("partition {} has no leader", row.id)));
         }
@@ -117,8 +117,8 @@ impl Staged<'_> {
         Ok(())
     }
 
-    fn remember_leader(&mut self, row: &Partition, ending: Ending) {
-        if ending == Ending::Lapsed
+    fn remember_leader(&mut self, row: &Partition, ending: LeadershipEnd) {
+        if ending == LeadershipEnd::Lapsed
             && let Some(former) = FormerLeader::holding(self.state, row)
         {
             self.remember(FormerLeader { lapsed: true, ..former });

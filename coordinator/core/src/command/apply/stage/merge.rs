@@ -1,14 +1,14 @@
 //! Edits of merges with the right neighbour: beginning, completing and abandoning them. Each is one edit of left's row
 //! that changes both rows, so that they never contradict each other (PROTOCOL rule 44).
 
-use super::Staged;
+use super::StagedRows;
 use crate::command::refusals::{invalid, refused};
 use crate::mutant::Mutant;
 use crate::state::CONDEMNED_MAX;
 use crate::state::events::EventKind;
 use archon_types::{ErrorDetail, ErrorKind, Merge, MergeSide, Partition, PartitionId, Version};
 
-impl Staged<'_> {
+impl StagedRows<'_> {
     /// Records in both rows that this partition is to take over the keys of `right`, which must be at that version.
     pub(super) fn begin_merge(
         &mut self,

@@ -11,8 +11,8 @@ use crate::command::edit::{Edit, PartitionChange};
 use crate::command::refusals::{invalid, not_found, recovering, refused};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use crate::state::departed::Condition;
 use crate::state::events::EventKind;
+use crate::state::out_of_sync_copy::Condition;
 use archon_types::{
     ErrorDetail, ErrorKind, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
 };
@@ -20,13 +20,13 @@ use effect::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows after the edits, with the other changes that come along.
-pub(crate) struct Staged<'a> {
+pub(crate) struct StagedRows<'a> {
     state: &'a ClusterState,
     entry: Entry<'a>,
     effect: Effect,
 }
 
-impl<'a> Staged<'a> {
+impl<'a> StagedRows<'a> {
     pub(crate) fn new(state: &'a ClusterState, entry: Entry<'a>) -> Self {
         let effect = Effect {
             rows: BTreeMap::new(),

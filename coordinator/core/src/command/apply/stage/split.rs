@@ -1,20 +1,20 @@
 //! Edits of splits: beginning, forming, completing and abandoning them. One row holds all of a split, so that one guard
 //! orders conflicting changes (PROTOCOL rule 34).
 
-use super::{Staged, placement};
+use super::{StagedRows, placement};
 use crate::command::apply::may_hold;
-use crate::command::edit::Ending;
+use crate::command::edit::LeadershipEnd;
 use crate::command::refusals::{invalid, refused};
 use crate::mutant::Mutant;
 use crate::state::events::EventKind;
 use crate::state::{CONDEMNED_MAX, PARTITIONS_MAX};
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Outgrown, Partition, PartitionId, Placement, PlacementId,
-    Position, ReplicaState, RightCopy, RightStage, Split, Version, check_split_at,
+    Epoch, ErrorDetail, ErrorKind, ExceededLimit, Incarnation, Keys, NodeId, Partition, PartitionId, Placement,
+    PlacementId, Position, ReplicaState, RightCopy, RightStage, Split, Version, check_split_at,
 };
 use bytes::Bytes;
 
-impl Staged<'_> {
+impl StagedRows<'_> {
     /// Records in the row that its keys from `at` on move to a new partition, of which a copy is formed beside each
     /// copy of this one. The copies get the next numbers: the proposer does not know them.
     pub(super) fn begin_split(
@@ -22,7 +22,7 @@ impl Staged<'_> {
         row: &mut Partition,
         at: &Bytes,
         right: u32,
-        outgrown: Option<Outgrown>,
+        outgrown: Option<ExceededLimit>,
     ) -> Result<(), ErrorDetail> {
         let name = self.state.partition_name(row.id);
         if let Some(split) = &row.split {
@@ -166,7 +166,7 @@ impl Staged<'_> {
         if self.state.breaks(Mutant::RightEpochRestarts) {
             right.epoch = Epoch::ZERO; // rule 40
         }
-        self.lead(&mut right, leader, incarnation, Ending::Released)?;
+        self.lead(&mut right, leader, incarnation, LeadershipEnd::Released)?;
         // The other copies are as of no known position: repair replaces them.
         for copy in split.copies.iter().filter(|copy| !copy.is_formed()) {
             self.condemn(copy.node, copy.id, right.id);
