@@ -170,7 +170,8 @@ async fn loader_pauses_engine_writes_while_clients_use_node() {
     let node = fake.node("athens", directory.path()).await;
     let (source, _server) = leader(&fake);
     let value = vec![b'v'; 200 * 1024];
-    let pages = (0..20).map(|number| page_of(10, &format!("key-{number:02}"), &value, number == 19)).collect();
+    // More than the flusher gathers before the engine writes it.
+    let pages = (0..120).map(|number| page_of(10, &format!("key-{number:03}"), &value, number == 119)).collect();
     *source.script.lock() = VecDeque::from([pages]);
     let mut kv = fake.kv("athens").await;
     fake.host("athens", &led(&fake, LOAD)).await;
@@ -178,7 +179,7 @@ async fn loader_pauses_engine_writes_while_clients_use_node() {
     let reads = tokio::spawn(async move {
         loop {
             // The node does not lead, so it refuses the operation; refusals count as client use too.
-            let _ = kv.get("key-00").await;
+            let _ = kv.get("key-000").await;
         }
     });
     wait_for_state("it is used", || metric(&node, "node_operations_total"), |operations| *operations > asked).await;
