@@ -103,7 +103,6 @@ struct State {
     busy: bool,
     /// Compactions wait until the disk has so many free bytes.
     lacks_bytes: Option<u64>,
-    stopping: bool,
     /// The error that ended the thread, until it is returned.
     failure: Option<EngineError>,
     has_failed: bool,
@@ -164,21 +163,16 @@ impl Compactor {
 
 impl Drop for Compactor {
     fn drop(&mut self) {
+        let state = self.shared.state.lock();
+        // Under the lock: the thread waits already, or sees it before it does.
         self.stop.set();
-        self.shared.state.lock().stopping = true;
         self.shared.work.notify_one();
+        drop(state);
         if let Some(thread) = self.thread.take() {
             // It catches panics.
             let _ = thread.join();
         }
     }
-}
-
-/// Result of compacting until nothing is left to do.
-enum Compacted {
-    Done,
-    /// The disk has fewer free bytes than these.
-    LacksSpace(u64),
 }
 
 struct Worker {
@@ -196,9 +190,9 @@ impl Worker {
             let mut state = self.shared.state.lock();
             state.busy = false;
             match compacted {
-                Ok(compacted) => note(&mut state, &compacted),
+                Ok(lacks_bytes) => note_space(&mut state, lacks_bytes),
                 // The compaction was interrupted.
-                Err(_) if state.stopping => return,
+                Err(_) if self.stop.is_set() => return,
                 Err(error) => {
                     tracing::error!(%error, "the engine's tables cannot be compacted");
                     state.failure = Some(error);
@@ -212,7 +206,7 @@ impl Worker {
     /// Waits for work. Returns whether there is some: not if the thread is to stop.
     fn await_work(&self) -> bool {
         let mut state = self.shared.state.lock();
-        while !state.due && !state.stopping {
+        while !state.due && !self.stop.is_set() {
             if state.lacks_bytes.is_none() {
                 self.shared.work.wait(&mut state);
             } else if self.shared.work.wait_for(&mut state, SPACE_INTERVAL).timed_out() {
@@ -221,15 +215,17 @@ impl Worker {
         }
         state.due = false;
         state.busy = true;
-        !state.stopping
+        !self.stop.is_set()
     }
 
-    fn compact(&self) -> Result<Compacted, EngineError> {
+    /// Compacts until nothing is left to do. Returns the free bytes for which the next compaction waits, if the disk lacks
+    /// them.
+    fn compact(&self) -> Result<Option<u64>, EngineError> {
         let strategy = Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES));
         while !self.stop.is_set() {
             let needed_bytes = self.needed_bytes();
             if !(self.hooks.has_space)(needed_bytes) {
-                return Ok(Compacted::LacksSpace(needed_bytes));
+                return Ok(Some(needed_bytes));
             }
             let version = self.tree.current_version().id();
             // Readers keep the tables that they began with, so every overwritten row may go.
@@ -243,7 +239,7 @@ impl Worker {
                 break;
             }
         }
-        Ok(Compacted::Done)
+        Ok(None)
     }
 
     /// Returns an upper bound on the bytes that the next compaction writes, and a usual one below the first level. A merge of
@@ -258,11 +254,7 @@ impl Worker {
     }
 }
 
-fn note(state: &mut State, compacted: &Compacted) {
-    let lacks_bytes = match compacted {
-        Compacted::Done => None,
-        Compacted::LacksSpace(bytes) => Some(*bytes),
-    };
+fn note_space(state: &mut State, lacks_bytes: Option<u64>) {
     match (lacks_bytes, state.lacks_bytes) {
         (Some(needed_bytes), None) => {
             tracing::warn!(needed_bytes, "compactions of the engine wait for space on the disk");

@@ -14,12 +14,13 @@ use super::open::EngineConfig;
 use super::{
     Change, ClearStep, Engine, EngineError, KeyBounds, Page, PageLimit, Row, check_size, is_empty_range, next_in,
 };
+use archon_durable::{Lock, LockError};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::Bytes;
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SeqNo, SequenceNumberCounter};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,8 +30,6 @@ const TREE_DIRECTORY: &str = "tree";
 const UNFINISHED_DIRECTORY: &str = "tree.new";
 /// File of the tree that names its list of tables.
 const CURRENT_FILE: &str = "current";
-/// Held by the engine that has the tree open.
-const LOCK_FILE: &str = "lock";
 /// Exists once damage was found that reads would not meet: the next start sets the engine aside.
 const DAMAGE_FILE: &str = "damage";
 const SPACE_BYTES: usize = 8;
@@ -63,8 +62,7 @@ pub struct LsmEngine {
     disk: DiskSpace,
     /// Known empty range of each space being cleared: a scan from the beginning would pass every removed row again.
     cleared: Mutex<BTreeMap<PlacementId, Empty>>,
-    /// Locked while the engine is open.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// There is no row from the one key to the other, both included.
@@ -184,18 +182,19 @@ fn remove_temporary(tree: &Path) -> std::io::Result<()> {
 }
 
 /// Locks the engine in `directory` for this user, which waits for another one that is about to close it.
-fn lock(directory: &Path, wait: Duration) -> Result<File, EngineError> {
-    let fail = io(directory, "lock it");
-    let file = archon_durable::private().write(true).create(true).truncate(false).open(directory.join(LOCK_FILE));
-    let file = file.map_err(&fail)?;
+fn lock(directory: &Path, wait: Duration) -> Result<Lock, EngineError> {
     let give_up = Instant::now() + wait;
     loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < give_up => std::thread::sleep(LOCK_POLL),
-            Err(TryLockError::WouldBlock) => return Err(fail(std::io::Error::other("another process uses it"))),
-            Err(TryLockError::Error(error)) => return Err(fail(error)),
-        }
+        let source = match Lock::take(directory) {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Held { .. }) if Instant::now() < give_up => {
+                std::thread::sleep(LOCK_POLL);
+                continue;
+            }
+            Err(held @ LockError::Held { .. }) => std::io::Error::other(held.to_string()),
+            Err(LockError::Io { source, .. }) => source,
+        };
+        return Err(io(directory, "lock it")(source));
     }
 }
 
