@@ -14,6 +14,7 @@ mod jobs;
 mod marks;
 mod parts;
 mod sorted_rows;
+mod waits;
 mod writer;
 
 pub(crate) use handle::FlusherHandle;
