@@ -5,7 +5,7 @@ use crate::clock::{boot_now, wall_now};
 use crate::leader::confirm::Confirmations;
 use crate::leader::load::SpaceWait;
 use crate::leader::session::Session;
-use archon_coordinator_core::term::{PollAnswer, ReportOutcomes, polled};
+use archon_coordinator_core::term::{PollAnswer, ReportOutcomes};
 use archon_coordinator_core::{
     Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm,
 };
@@ -256,21 +256,17 @@ impl Sessions {
             relays: session.relays_of(node),
         };
         let unchanged = || answer(asked.term, asked.version, None);
-        let (number, wake) = session.polls().begin(node);
+        let (poll, wake) = session.polls().begin(node, incarnation, (asked.term, asked.version));
         loop {
             // Registered before the state is read: a later change wakes.
             let woken = wake.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            let Some(told) = session.polls().told(node, number) else { return Ok(unchanged()) };
-            let own = (node, incarnation);
-            let found = state.read(|state| polled(state, own, term, (asked.term, asked.version), told))?;
+            let answered = state.read(|state| session.polls().answer(state, term, poll))?;
             // A poll is not woken when the participant's incarnation is recorded as active.
-            let until = match found {
-                PollAnswer::News(told, duties) => {
-                    session.polls().tell(node, told);
-                    return Ok(answer(term, told.version, Some(duties)));
-                }
+            let until = match answered {
+                PollAnswer::News(version, duties) => return Ok(answer(term, version, Some(duties))),
+                PollAnswer::Overtaken => return Ok(unchanged()),
                 PollAnswer::Nothing => deadline,
                 PollAnswer::NotActive => deadline.min(tokio::time::Instant::now() + ACTIVATION_LOOK),
             };

@@ -179,15 +179,14 @@ impl World {
                 }
             }
             MemberMessage::Poll { node, incarnation, obeyed } => {
-                let told = session.told.get(&node).copied();
-                match term::polled(&own.state, (node, incarnation), term, obeyed, told) {
-                    Ok(PollAnswer::News(told, duties)) => {
-                        session.told.insert(node, told);
-                        let version = told.version;
+                let poll = session.polls.begin(node, incarnation, obeyed);
+                match session.polls.answer(&own.state, term, poll) {
+                    Ok(PollAnswer::News(version, duties)) => {
                         let message = CoordinatorMessage::Duties { incarnation, term, version, duties };
                         self.send_to_host(coordinator, host, message);
                     }
-                    Ok(PollAnswer::Nothing | PollAnswer::NotActive) => {}
+                    // Nothing is parked: the participant asks again soon.
+                    Ok(_) => {}
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
                         self.stale(coordinator, host, (node, incarnation));
                     }

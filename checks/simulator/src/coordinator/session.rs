@@ -2,7 +2,7 @@
 
 use crate::event::{BatchId, HeartbeatRequest, Registrations};
 use archon_coordinator_core::term::{
-    HeartbeatSummary, Piece, Pieces, Promise, PushProgress, Round, SentDuties, UnconfirmedHeartbeat,
+    HeartbeatSummary, Piece, Pieces, Polls, Promise, PushProgress, Round, UnconfirmedHeartbeat,
 };
 use archon_coordinator_core::{ClusterState, NodeRow, Term};
 use archon_member::Heartbeat;
@@ -65,8 +65,8 @@ pub(crate) struct Session {
     pub(crate) pushed: BTreeMap<NodeId, LastPush>,
     /// The last heartbeats of nodes, if relayed.
     pub(crate) heard: BTreeMap<NodeId, (Incarnation, HeartbeatSummary)>,
-    /// Last push to participants.
-    pub(crate) told: BTreeMap<NodeId, SentDuties>,
+    /// Polls of participants.
+    pub(crate) polls: Polls,
     /// Counter of pushes.
     pub(crate) pushes: u64,
     /// Heartbeats that wait for a quorum round.
@@ -91,7 +91,7 @@ impl Session {
             term,
             pushed: BTreeMap::new(),
             heard: BTreeMap::new(),
-            told: BTreeMap::new(),
+            polls: Polls::default(),
             pushes: 0,
             waiting: Vec::new(),
             round: None,

@@ -24,7 +24,7 @@ mod table_updates;
 
 pub use lease::{Beat, ConfirmedHeartbeat, Round, UnconfirmedHeartbeat};
 pub use pieces::{Piece, Pieces};
-pub use polls::{PollAnswer, SentDuties, polled};
+pub use polls::{Poll, PollAnswer, Polls};
 pub use pushes::{HeartbeatSummary, Promise, PromisedPush, Push, PushProgress, PushStep, PushUrgency};
 pub use relaying::KnownRelays;
 pub use reports::ReportOutcomes;

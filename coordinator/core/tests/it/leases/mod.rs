@@ -4,4 +4,5 @@ mod lives;
 pub(crate) mod mutants;
 mod orders;
 mod owners;
+mod polls;
 mod tables;
