@@ -1,4 +1,4 @@
-//! Relayed heartbeats: judged individually, like all others, and answered together.
+//! Heartbeats of members and of relays: judged individually; those of a batch are answered together.
 
 use super::session::WholeTables;
 use crate::event::{BatchId, ClusterNow, CoordinatorMessage, HeartbeatAnswer, HeartbeatRequest, TableUpdates};
@@ -9,7 +9,14 @@ use archon_coordinator_core::term::{self, Beat, HeartbeatSummary};
 use archon_types::{ErrorKind, Version, relay_count};
 
 impl World {
-    pub(super) fn on_batch(&mut self, coordinator: usize, host: usize, batch: BatchId, beats: Vec<CarriedBeat>) {
+    /// Accepts heartbeats: a batch of a relay, or one of the member itself.
+    pub(super) fn on_beats(
+        &mut self,
+        coordinator: usize,
+        host: usize,
+        batch: Option<BatchId>,
+        beats: Vec<CarriedBeat>,
+    ) {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = &mut own.session else { return };
@@ -19,10 +26,12 @@ impl World {
             let (number, doors) = (heartbeat.number(), doors.as_ref());
             match session.term.heartbeat(&own.state, Beat { node, incarnation, number, stopping, doors }, now) {
                 Ok(Some(unconfirmed)) => {
-                    session.heard.insert(node, (incarnation, HeartbeatSummary { at: now, holds, carried: true }));
-                    session
-                        .waiting
-                        .push((unconfirmed, HeartbeatRequest { host, heartbeat, batch: Some(batch), holds }));
+                    let heard = HeartbeatSummary { at: now, holds, carried: true };
+                    match batch {
+                        Some(_) => drop(session.heard.insert(node, (incarnation, heard))),
+                        None => drop(session.heard.remove(&node)),
+                    }
+                    session.waiting.push((unconfirmed, HeartbeatRequest { host, heartbeat, batch, holds }));
                     waits = true;
                 }
                 Ok(None) => self.coverage.beats_overtaken += 1,
@@ -30,14 +39,18 @@ impl World {
                 Err(_) => {}
             }
         }
-        if !waits {
-            let answers = refused.into_iter().map(|heartbeat| (heartbeat, None, None)).collect();
-            return self.answer_batch(coordinator, host, batch, answers);
+        match batch {
+            Some(batch) if waits => drop(session.refused.insert((host, batch), refused)),
+            Some(batch) => {
+                let answers = refused.into_iter().map(|heartbeat| (heartbeat, None, None)).collect();
+                self.answer_batch(coordinator, host, batch, answers);
+            }
+            None => {
+                refused.into_iter().for_each(|beat| self.stale(coordinator, host, (beat.node(), beat.incarnation())))
+            }
         }
-        if !refused.is_empty() {
-            session.refused.insert((host, batch), refused);
-        }
-        if session.round.is_none() {
+        let session = self.quorum.coordinators[coordinator].session.as_ref();
+        if waits && session.is_some_and(|session| session.round.is_none()) {
             self.begin_round(coordinator);
         }
     }

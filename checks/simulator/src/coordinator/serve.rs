@@ -8,8 +8,9 @@ use crate::coordinator::member::host_of;
 use crate::event::{
     BatchId, CoordinatorMessage, Event, HeartbeatRequest, MemberMessage, Proposal, ProposalReply, Push,
 };
+use crate::host::carried::CarriedBeat;
 use crate::world::World;
-use archon_coordinator_core::term::{self, Beat, ConfirmedHeartbeat, PollAnswer, PushStep, Round};
+use archon_coordinator_core::term::{self, ConfirmedHeartbeat, PollAnswer, PushStep, Round};
 use archon_coordinator_core::{Command, DoorNews};
 use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
 
@@ -136,25 +137,10 @@ impl World {
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
             MemberMessage::Heartbeat { heartbeat, stopping, doors } => {
-                let (node, incarnation) = (heartbeat.node(), heartbeat.incarnation());
-                let (number, doors) = (heartbeat.number(), doors.as_ref());
-                match session.term.heartbeat(&own.state, Beat { node, incarnation, number, stopping, doors }, now) {
-                    Ok(Some(unconfirmed)) => {
-                        session.heard.remove(&node);
-                        let holds = Version::ZERO;
-                        session.waiting.push((unconfirmed, HeartbeatRequest { host, heartbeat, batch: None, holds }));
-                        if session.round.is_none() {
-                            self.begin_round(coordinator);
-                        }
-                    }
-                    Err(error) if error.kind == ErrorKind::StaleIncarnation => {
-                        self.stale(coordinator, host, (node, incarnation));
-                    }
-                    Ok(None) => self.coverage.beats_overtaken += 1,
-                    Err(_) => {}
-                }
+                let beat = CarriedBeat { heartbeat, stopping, holds: Version::ZERO, doors, came: now };
+                self.on_beats(coordinator, host, None, vec![beat]);
             }
-            MemberMessage::Beats { batch, beats } => self.on_batch(coordinator, host, batch, beats),
+            MemberMessage::Beats { batch, beats } => self.on_beats(coordinator, host, Some(batch), beats),
             MemberMessage::Report { node, incarnation, report } => {
                 let reports = std::slice::from_ref(&report);
                 let reported = session.term.reports(&own.state, now, node, incarnation, reports);
@@ -206,7 +192,7 @@ impl World {
         }
     }
 
-    fn stale(&mut self, coordinator: usize, host: usize, (node, incarnation): (NodeId, Incarnation)) {
+    pub(super) fn stale(&mut self, coordinator: usize, host: usize, (node, incarnation): (NodeId, Incarnation)) {
         self.judge_ended(coordinator, node, incarnation);
         let message = CoordinatorMessage::Stale { incarnation };
         self.send_to_host(coordinator, host, message);
