@@ -2,6 +2,7 @@
 
 use super::Participant;
 use super::callbacks::Callbacks;
+use super::config::Config;
 use crate::error::Error;
 use crate::net::link::{beyond, check_endpoints};
 use archon_security::{Role, Tls, Transport};
@@ -9,21 +10,6 @@ use archon_types::limits::{check_address, check_member_name};
 use archon_types::{LeaseTiming, NodeTraits, Participant as Served};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Configuration of a participant.
-#[derive(Clone, Debug)]
-pub(super) struct Config {
-    pub(super) endpoints: Vec<String>,
-    pub(super) transport: Transport,
-    pub(super) name: String,
-    pub(super) address: String,
-    pub(super) traits: NodeTraits,
-    pub(super) served: Served,
-    /// Time-out of the first registration.
-    pub(super) timeout: Duration,
-    /// Time that a loss takes to reach the service.
-    pub(super) loss_delay: Duration,
-}
 
 /// Configuration of a [`Participant`], created by [`Participant::builder`].
 #[derive(Clone, Debug)]

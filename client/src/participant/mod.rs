@@ -3,6 +3,7 @@
 mod builder;
 mod callback_runner;
 mod callbacks;
+mod config;
 mod grant;
 mod held_reports;
 mod load;
@@ -17,8 +18,8 @@ pub use grant::{Grant, PartitionLost};
 pub use load::ServiceLoad;
 pub use stats::ParticipantStats;
 
-use self::builder::Config;
 use self::callback_runner::CallbackRunner;
+use self::config::Config;
 use self::session::Session;
 use self::state::{ParticipantState, Phase};
 use crate::error::{Error, Outcome};

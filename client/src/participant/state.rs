@@ -1,6 +1,6 @@
 //! State shared by the parts of a participant.
 
-use super::builder::Config;
+use super::config::Config;
 use super::held_reports::HeldReports;
 use super::load::ServiceLoad;
 use super::stats::Counters;
