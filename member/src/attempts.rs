@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// Of the members without a usable relay whose relay reported that no coordinator answers, one in this many asks the
 /// coordinators directly (rule 68).
-const ASKS_FOR_ITSELF: u32 = 32;
+pub const ASKS_FOR_ITSELF: u32 = 32;
 
 /// Recipient of a heartbeat. `C` identifies a coordinator to the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ pub enum Step<C> {
 
 /// The attempts for one heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Attempts<C> {
+pub(crate) struct Attempts<C> {
     /// Relays that were not asked yet.
     relays: VecDeque<NodeId>,
     asked: Recipients<C>,
@@ -63,32 +63,32 @@ enum Recipients<C> {
 }
 
 impl<C: Clone + PartialEq> Attempts<C> {
-    /// Starts without any attempt. The relays are in the order of [`RelayPreference`](crate::RelayPreference).
-    pub fn by(relays: impl IntoIterator<Item = NodeId>) -> Self {
+    /// Starts without any attempt. The relays are in the order of [`RelayPreference`](crate::relay_preference::RelayPreference).
+    pub(crate) fn by(relays: impl IntoIterator<Item = NodeId>) -> Self {
         let relays = relays.into_iter().collect();
         Self { relays, asked: Recipients::Relays, none_answers: false, broken: DisabledRule::default() }
     }
 
     /// Disables a rule.
     #[must_use]
-    pub const fn broken_by(mut self, broken: DisabledRule) -> Self {
+    pub(crate) const fn broken_by(mut self, broken: DisabledRule) -> Self {
         self.broken = broken;
         self
     }
 
-    /// Returns the first step. `coordinators` returns all known coordinators, the probable leader first.
-    pub fn begin(&mut self, coordinators: impl FnOnce() -> Vec<C>) -> Step<C> {
+    /// Returns the first step. `coordinators` are all known ones, the probable leader first.
+    pub(crate) fn begin(&mut self, coordinators: &[C]) -> Step<C> {
         match self.relays.pop_front() {
             Some(relay) => Step::Ask(vec![AttemptTarget::Relay(relay)]),
-            None => self.ask_leader(coordinators()),
+            None => self.ask_leader(coordinators),
         }
     }
 
     /// Returns the step after a failed attempt. `draw` returns a uniformly random number below its argument.
-    pub fn unanswered(
+    pub(crate) fn unanswered(
         &mut self,
         why: AttemptFailure<C>,
-        coordinators: impl FnOnce() -> Vec<C>,
+        coordinators: &[C],
         draw: impl FnOnce(u32) -> u32,
     ) -> Step<C> {
         match &mut self.asked {
@@ -99,12 +99,12 @@ impl<C: Clone + PartialEq> Attempts<C> {
                     return Step::Ask(vec![AttemptTarget::Relay(relay)]);
                 }
                 let asks = || draw(ASKS_FOR_ITSELF) == 0 || self.broken.breaks(Mutant::AllAskThemselves); // rule 68
-                if self.none_answers && !asks() { Step::Kept } else { self.ask_leader(coordinators()) }
+                if self.none_answers && !asks() { Step::Kept } else { self.ask_leader(coordinators) }
             }
             Recipients::Leader(first) => {
                 let hint = if let AttemptFailure::Failed(hint) = why { hint } else { None };
                 let mut others: Vec<C> = Vec::new();
-                for other in hint.into_iter().chain(coordinators()) {
+                for other in hint.into_iter().chain(coordinators.iter().cloned()) {
                     if other != *first && !others.contains(&other) {
                         others.push(other);
                     }
@@ -124,17 +124,17 @@ impl<C: Clone + PartialEq> Attempts<C> {
     }
 
     /// Returns the step after the last recipients timed out.
-    pub fn given_up(&mut self, coordinators: impl FnOnce() -> Vec<C>, draw: impl FnOnce(u32) -> u32) -> Step<C> {
+    pub(crate) fn given_up(&mut self, coordinators: &[C], draw: impl FnOnce(u32) -> u32) -> Step<C> {
         if let Recipients::Others(_) = self.asked {
             self.asked = Recipients::Others(0);
         }
         self.unanswered(AttemptFailure::Failed(None), coordinators, draw)
     }
 
-    fn ask_leader(&mut self, coordinators: Vec<C>) -> Step<C> {
-        let Some(first) = coordinators.into_iter().next() else { return Step::Failed };
+    fn ask_leader(&mut self, coordinators: &[C]) -> Step<C> {
+        let Some(first) = coordinators.first() else { return Step::Failed };
         self.asked = Recipients::Leader(first.clone());
-        Step::Ask(vec![AttemptTarget::Coordinator(first)])
+        Step::Ask(vec![AttemptTarget::Coordinator(first.clone())])
     }
 }
 
@@ -146,9 +146,7 @@ mod tests {
     const TWO: NodeId = NodeId::new(2);
 
     /// Coordinators that the member knows.
-    fn known() -> Vec<char> {
-        vec!['a', 'b', 'c']
-    }
+    const KNOWN: &[char] = &['a', 'b', 'c'];
 
     fn ask(ways: &[AttemptTarget<char>]) -> Step<char> {
         Step::Ask(ways.to_vec())
@@ -156,13 +154,13 @@ mod tests {
 
     /// Returns the next step of a member that is not drawn to ask directly.
     fn next(attempts: &mut Attempts<char>, why: AttemptFailure<char>) -> Step<char> {
-        attempts.unanswered(why, known, |below| below - 1)
+        attempts.unanswered(why, KNOWN, |below| below - 1)
     }
 
     #[test]
     fn relays_are_tried_first_then_leader_then_all_others() {
         let mut attempts = Attempts::by([ONE, TWO]);
-        assert_eq!(attempts.begin(known), ask(&[AttemptTarget::Relay(ONE)]));
+        assert_eq!(attempts.begin(KNOWN), ask(&[AttemptTarget::Relay(ONE)]));
         assert_eq!(next(&mut attempts, AttemptFailure::Failed(None)), ask(&[AttemptTarget::Relay(TWO)]));
         assert_eq!(next(&mut attempts, AttemptFailure::Failed(None)), ask(&[AttemptTarget::Coordinator('a')]));
         let others = ask(&[AttemptTarget::Coordinator('b'), AttemptTarget::Coordinator('c')]);
@@ -175,7 +173,7 @@ mod tests {
     fn hinted_leader_is_asked_even_if_unknown() {
         let first = |hint| {
             let mut attempts = Attempts::by([]);
-            assert_eq!(attempts.begin(known), ask(&[AttemptTarget::Coordinator('a')]));
+            assert_eq!(attempts.begin(KNOWN), ask(&[AttemptTarget::Coordinator('a')]));
             next(&mut attempts, AttemptFailure::Failed(hint))
         };
         assert_eq!(first(Some('c')), ask(&[AttemptTarget::Coordinator('c'), AttemptTarget::Coordinator('b')]));
@@ -193,26 +191,26 @@ mod tests {
     #[test]
     fn single_or_missing_coordinator_fails_without_waiting() {
         let mut attempts: Attempts<char> = Attempts::by([]);
-        assert_eq!(attempts.begin(Vec::new), Step::Failed);
-        assert_eq!(attempts.begin(|| vec!['a']), ask(&[AttemptTarget::Coordinator('a')]));
-        assert_eq!(attempts.given_up(|| vec!['a'], |_| 0), Step::Failed);
+        assert_eq!(attempts.begin(&[]), Step::Failed);
+        assert_eq!(attempts.begin(&['a']), ask(&[AttemptTarget::Coordinator('a')]));
+        assert_eq!(attempts.given_up(&['a'], |_| 0), Step::Failed);
     }
 
     #[test]
     fn parallel_attempts_time_out_together() {
         let mut attempts = Attempts::by([]);
-        attempts.begin(known);
+        attempts.begin(KNOWN);
         assert_eq!(
-            attempts.given_up(known, |_| 0),
+            attempts.given_up(KNOWN, |_| 0),
             ask(&[AttemptTarget::Coordinator('b'), AttemptTarget::Coordinator('c')])
         );
-        assert_eq!(attempts.given_up(known, |_| 0), Step::Failed);
+        assert_eq!(attempts.given_up(KNOWN, |_| 0), Step::Failed);
     }
 
     #[test]
     fn second_relay_is_asked_when_first_has_no_coordinator() {
         let mut attempts = Attempts::by([ONE, TWO]);
-        attempts.begin(known);
+        attempts.begin(KNOWN);
         assert_eq!(next(&mut attempts, AttemptFailure::NoCoordinator), ask(&[AttemptTarget::Relay(TWO)]));
         assert_eq!(next(&mut attempts, AttemptFailure::Failed(None)), Step::Kept, "the first one keeps it");
     }
@@ -220,8 +218,8 @@ mod tests {
     fn few_members_without_relay_ask_coordinators_directly(mutant: Option<Mutant>) -> bool {
         let drawn = |drawn: u32| {
             let mut attempts = Attempts::by([ONE]).broken_by(DisabledRule::by(mutant));
-            attempts.begin(known);
-            attempts.unanswered(AttemptFailure::NoCoordinator, known, |below| drawn % below)
+            attempts.begin(KNOWN);
+            attempts.unanswered(AttemptFailure::NoCoordinator, KNOWN, |below| drawn % below)
         };
         let asks =
             (0..ASKS_FOR_ITSELF).filter(|number| drawn(*number) == ask(&[AttemptTarget::Coordinator('a')])).count();

@@ -11,6 +11,7 @@
 //! | `doors` | results of probes of other nodes' client listeners |
 //! | `grants` | the lease, its scope and its end |
 //! | `heartbeat` | heartbeats and their matching answers |
+//! | `heartbeat_driver` | times, recipients and deadlines of heartbeats |
 //! | `node_rows` | rows of nodes: relays, probe targets, fenced incarnations |
 //! | `participant/` | partitions that a participant acquires, releases and loses |
 //! | `prober` | times, targets and deadlines of probes |
@@ -22,6 +23,7 @@
 mod attempts;
 mod grants;
 mod heartbeat;
+mod heartbeat_driver;
 mod mutant;
 mod node_rows;
 mod participant;
@@ -32,9 +34,10 @@ mod relay;
 mod relay_preference;
 mod reports;
 
-pub use attempts::{AttemptFailure, AttemptTarget, Attempts, Step};
+pub use attempts::{ASKS_FOR_ITSELF, AttemptFailure, AttemptTarget, Step};
 pub use grants::{GrantOutcome, Grants};
 pub use heartbeat::{Heartbeat, Heartbeats, LeaseAnswer};
+pub use heartbeat_driver::{AnsweredRound, HeartbeatDriver, HeartbeatPace};
 pub use mutant::DisabledRule;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
@@ -43,5 +46,4 @@ pub use participant::{Acquisition, Effect, Holdings, Participation, ReleaseCause
 pub use prober::{Probe, Prober};
 pub use registration_attempts::{RegistrationAttempts, RetryDecision};
 pub use relay::{BatchRecipients, Relay, RelayEffect, RelayOutcome, RelayedHeartbeat, ReturnAddress, Rows};
-pub use relay_preference::{COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, RelayPreference, next_by_relay};
 pub use reports::Reports;

@@ -4,9 +4,7 @@ use crate::mutant::{DisabledRule, Mutant};
 use archon_types::{Millis, NodeId};
 
 /// Time-out for a relay's answer, in milliseconds: a relay reports within 50 ms that no coordinator answers.
-pub const RELAY_ANSWER_MS: u64 = 80;
-/// Time-out for a coordinator's answer at a node, in milliseconds.
-pub const COORDINATOR_ANSWER_MS: u64 = 150;
+pub(crate) const RELAY_ANSWER_MS: u64 = 80;
 /// Rounds for which a member goes directly to the coordinators after no relay answered but a coordinator did.
 const DIRECT_ROUNDS: u32 = 10;
 /// Time in milliseconds by which a member's heartbeat precedes the relay's batch.
@@ -14,7 +12,7 @@ const AHEAD_MS: u64 = 10;
 
 /// A member's experience with relays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RelayPreference {
+pub(crate) struct RelayPreference {
     /// The relay that answered last.
     preferred: Option<NodeId>,
     /// Number of further rounds that go directly to the coordinators.
@@ -27,13 +25,13 @@ pub struct RelayPreference {
 impl RelayPreference {
     /// Disables a rule.
     #[must_use]
-    pub const fn broken_by(mut self, broken: DisabledRule) -> Self {
+    pub(crate) const fn broken_by(mut self, broken: DisabledRule) -> Self {
         self.broken = broken;
         self
     }
 
     /// Returns the member's relays to try in this round before the coordinators, in order.
-    pub fn order(&mut self, relays: &[NodeId]) -> Vec<NodeId> {
+    pub(crate) fn order(&mut self, relays: &[NodeId]) -> Vec<NodeId> {
         let mut order = if self.direct > 0 { Vec::new() } else { relays.to_vec() };
         self.tried = !order.is_empty();
         // The last one that answered stays first.
@@ -42,7 +40,7 @@ impl RelayPreference {
     }
 
     /// Records the answering relay of this round; `None` for a coordinator.
-    pub fn answered_by(&mut self, relay: Option<NodeId>) {
+    pub(crate) fn answered_by(&mut self, relay: Option<NodeId>) {
         match relay {
             Some(_) => *self = Self { preferred: relay, direct: 0, ..*self },
             None if self.tried => self.direct = DIRECT_ROUNDS,
@@ -56,7 +54,13 @@ impl RelayPreference {
 /// Returns the time of the next heartbeat, if the last one was sent at `sent` and a relay, with a batch every
 /// `relay_every_ms`, reported at `now` that the next batch leaves in `departure_ms`: shortly before a batch, about a
 /// heartbeat interval after the last heartbeat, and at most a quarter of the relay's interval later.
-pub fn next_by_relay(sent: Millis, now: Millis, departure_ms: u64, heartbeat_ms: u64, relay_every_ms: u64) -> Millis {
+pub(crate) fn next_by_relay(
+    sent: Millis,
+    now: Millis,
+    departure_ms: u64,
+    heartbeat_ms: u64,
+    relay_every_ms: u64,
+) -> Millis {
     let every = relay_every_ms.max(1);
     let departure = now.plus(departure_ms.min(every));
     let latest = sent.plus(heartbeat_ms).plus(every / 4);

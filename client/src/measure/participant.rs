@@ -1,6 +1,5 @@
 //! Metrics of a participant.
 
-use super::client::timed;
 use super::series::{Series, describe};
 use super::{CallbackEnd, CallbackKind};
 use crate::metrics::{
@@ -10,7 +9,7 @@ use ::metrics::{Counter, Gauge, Histogram};
 use archon_member::Holdings;
 use archon_types::Millis;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Metrics of a participant.
 #[derive(Debug)]
@@ -55,9 +54,9 @@ impl ParticipantMeasures {
         self.registrations.with(&[], |counter| counter.increment(1));
     }
 
-    /// Records the duration of a heartbeat.
-    pub(crate) async fn heartbeat<T, E>(&self, beats: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        timed(&self.heartbeat_seconds, beats).await
+    /// Records the duration of a round of heartbeats, which was answered or not.
+    pub(crate) fn heartbeat(&self, took: Duration, is_answered: bool) {
+        self.heartbeat_seconds.with(&[usize::from(!is_answered)], |histogram| histogram.record(took));
     }
 
     /// Counts an expired lease.

@@ -5,6 +5,7 @@ use crate::admin::call::Effect;
 use crate::error::Error;
 use archon_member::Holdings;
 use archon_types::{Answer, ErrorKind, Millis, Version};
+use std::time::Duration;
 
 /// Replaces the metrics of a client.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,9 +72,7 @@ impl ParticipantMeasures {
 
     pub(crate) fn registered(self) {}
 
-    pub(crate) fn heartbeat<F: Future>(self, beats: F) -> F {
-        beats
-    }
+    pub(crate) fn heartbeat(self, _: Duration, _: bool) {}
 
     pub(crate) fn lapsed(self) {}
 

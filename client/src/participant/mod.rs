@@ -5,6 +5,7 @@ mod callback_runner;
 mod callbacks;
 mod config;
 mod grant;
+mod heartbeats;
 mod held_reports;
 mod load;
 mod relays;

@@ -2,33 +2,27 @@
 //!
 //! It has its own thread and runtime, so the service cannot delay heartbeats.
 
-use super::load::ServiceLoad;
+use super::heartbeats::ParticipantHeartbeats;
 use super::relays::Relays;
 use super::state::{ParticipantState, Phase};
-use archon_member::{GrantOutcome, LeaseAnswer, RegistrationAttempts};
-use archon_proto::convert::members::beats::{Beat, ClusterNow};
+use archon_member::{HeartbeatPace, RegistrationAttempts};
 use archon_proto::convert::members::duties::{Duties, DutiesQuery};
-use archon_proto::convert::members::load::Load;
 use archon_proto::convert::members::session::{Member, Registration, RegistrationResult};
 use archon_proto::v1;
 use archon_security::BeatKey;
-use archon_session::{BeatFailure, BeatStreams, Clock, Coordinators, NoRelays, Recipient, leave, register, reports};
+use archon_session::{Clock, Coordinators, NoRelays, leave, register, reports, send_heartbeats};
 use archon_types::{
-    Backoff, BootId, ErrorDetail, GenerationKey, Incarnation, LeaseTiming, ProtocolRange, PushKey, Register, StorageId,
-    Version,
+    Backoff, BootId, ErrorDetail, GenerationKey, Incarnation, ProtocolRange, PushKey, Register, StorageId,
 };
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 /// Maximum time for which a poll waits for new duties.
 const POLL_WAIT: Duration = Duration::from_secs(10);
 /// Additional time-out of a poll.
 const POLL_SLACK: Duration = Duration::from_secs(2);
-/// Bounds of the time-out of a heartbeat's answer, which is an eighth of the lease.
-const DEADLINE_MIN: Duration = Duration::from_millis(150);
-const DEADLINE_MAX: Duration = Duration::from_secs(2);
 
 /// State of one participant's session.
 pub(super) struct Session {
@@ -79,9 +73,13 @@ impl Session {
             shared.phase.send_replace(Phase::Registered);
             let timing = shared.config.served.timing.unwrap_or(settings.timing);
             shared.set_failure_timeout(timing.failure_timeout_ms);
-            let relays = Relays::new(timing.heartbeat_ms, settings.timing.heartbeat_ms);
+            let relays = Relays::default();
+            let pace = HeartbeatPace::of_participant(timing, settings.timing.heartbeat_ms);
+            let mut heartbeats = ParticipantHeartbeats::new(shared, &relays, self.push_key);
+            // Without TLS members are not authenticated, and relays are trusted.
+            let key = Some(&key).filter(|_| shared.config.transport.tls().is_some());
             let end = tokio::select! {
-                end = self.heartbeats(member, key, timing, &relays) => end,
+                () = send_heartbeats(coordinators, &shared.clock, member, key, pace, &mut heartbeats) => LifeEnd::Stale,
                 () = reports(coordinators, member, shared, &NoRelays) => LifeEnd::Ended,
                 () = self.duties(member, &relays) => LifeEnd::Ended,
                 () = self.leases() => LifeEnd::Ended,
@@ -142,103 +140,6 @@ impl Session {
         let registered =
             register(&self.coordinators, clock, registering, registration, async || {}, refused, end).await?;
         Ok(registered.map(|registered| (registered, BeatKey::new(self.storage, boot))))
-    }
-
-    async fn heartbeats(&self, member: Member, key: BeatKey, timing: LeaseTiming, relays: &Relays) -> LifeEnd {
-        let deadline = (Duration::from_millis(timing.lease_ms) / 8).clamp(DEADLINE_MIN, DEADLINE_MAX);
-        // Without TLS members are not authenticated, and relays are trusted.
-        let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
-        let (streams, mut heard) = self.coordinators.beat_streams(member, key, deadline);
-        let take = |answer, now: ClusterNow| {
-            relays.note_count(now.relays);
-            self.granted(answer)
-        };
-        tokio::select! {
-            end = self.beats(&streams, timing, relays) => end,
-            // Nodes have no row that could fence it, and it has no rows to update.
-            never = streams.listen(&mut heard, take, |_, _| false, |_| ()) => match never {},
-        }
-    }
-
-    /// Sends heartbeats, each at a random time in the last quarter of its interval, to spread participants that start
-    /// together; or shortly before the relay's next batch leaves, to share it.
-    async fn beats(&self, streams: &BeatStreams, timing: LeaseTiming, relays: &Relays) -> LifeEnd {
-        let shared = &*self.shared;
-        let every = Duration::from_millis(timing.heartbeat_ms);
-        let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_secs(1)));
-        loop {
-            let begun = Instant::now();
-            let (ways, attempt) = (relays.order(), async |to: Recipient<'_>| self.beat(streams, to, relays).await);
-            match shared.measures.heartbeat(self.coordinators.heartbeat(&ways, attempt)).await {
-                Ok(next) => {
-                    backoff.reset();
-                    shared.counters.heartbeats.count();
-                    let drawn = || every.mul_f64(0.75 + 0.25 * rand::random::<f64>());
-                    tokio::select! {
-                        () = sleep_until(begun + next.unwrap_or_else(drawn)) => {}
-                        // A stopping participant reports that at once.
-                        () = shared.stopping.cancelled(), if !shared.stopping_heard.is_cancelled() => {}
-                    }
-                }
-                Err(BeatFailure::Stale) => return LifeEnd::Stale,
-                Err(why) => {
-                    shared.counters.heartbeats_failed.count();
-                    let pause = match why {
-                        // The relay finds the next leader for all carried members.
-                        BeatFailure::NoCoordinator => relays.kept_for(),
-                        BeatFailure::Failed(_) | BeatFailure::Stale => backoff.next(rand::random()),
-                    };
-                    sleep(pause).await;
-                }
-            }
-        }
-    }
-
-    /// Sends one heartbeat. Returns the delay until the next one, if a relay announced it.
-    async fn beat(
-        &self,
-        streams: &BeatStreams,
-        to: Recipient<'_>,
-        relays: &Relays,
-    ) -> Result<Option<Duration>, BeatFailure> {
-        let shared = &*self.shared;
-        let stopping = shared.stopping.is_cancelled();
-        let sent = shared.clock.now();
-        let heartbeat = shared.send();
-        let ServiceLoad { bytes_stored, operations_per_second } = **shared.load.load();
-        let beat = Beat {
-            node: heartbeat.node(),
-            incarnation: heartbeat.incarnation(),
-            number: heartbeat.number(),
-            table_version: Version::ZERO,
-            stopping,
-            push_key: self.push_key,
-            load: Some(Load { bytes_stored, operations_per_second, ..Load::default() }),
-            doors: None,
-            proof: bytes::Bytes::new(),
-        };
-        let answered = self.coordinators.beat(streams, to, beat).await?;
-        if let Recipient::Relay(_) = to {
-            shared.counters.heartbeats_relayed.count();
-        }
-        relays.answered_by(to);
-        if stopping {
-            shared.end_wait_for_stop();
-        }
-        Ok(relays.next_after(sent, shared.clock.now(), &answered))
-    }
-
-    /// Processes an answer, even if no caller waits for it.
-    fn granted(&self, answer: LeaseAnswer) -> GrantOutcome {
-        let taken = self.shared.decide(|decides, now| decides.granted(answer, now));
-        if let GrantOutcome::Granted { lapsed_ms, .. } = taken
-            && lapsed_ms > 0
-        {
-            self.shared.counters.leases_lapsed.count();
-            self.shared.measures.lapsed();
-            tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
-        }
-        taken
     }
 
     /// Polls for duties while it is polled.

@@ -163,7 +163,7 @@ impl Session {
                 metrics: &self.shared.metrics,
             };
             let end = tokio::select! {
-                end = heartbeat::heartbeats(&self, &coordinators, &life, key.clone(), &relays) => end,
+                end = heartbeat::heartbeats(&self, &coordinators, &life, key.as_ref(), &relays) => end,
                 () = reports(&coordinators, life.member, &queued, &passed_on) => LifeEnd::Ended,
                 () = peer_cache::keep(&self.shared.config, &self.shared.tables) => LifeEnd::Ended,
                 () = protocol::keep(self.shared.membership.protocol(), &*self.home) => LifeEnd::Ended,

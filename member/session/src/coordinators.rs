@@ -1,17 +1,11 @@
 //! The coordinators that a member knows, and the probable leader.
 
-use crate::beats::{BeatOutcome, BeatStreams, MessageReceiver, Recipient};
 use crate::link::Links;
-use archon_member::{AttemptFailure, AttemptTarget, Attempts, Step};
 use archon_proto::convert::error::{detail_of, is_answer, speaks_no_grpc};
-use archon_proto::convert::members::beats::Beat;
-use archon_proto::convert::members::session::Member;
 use archon_proto::v1::session_client::SessionClient;
-use archon_security::{BeatKey, Transport};
+use archon_security::Transport;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{ErrorDetail, ErrorKind, RelayAddress};
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,17 +17,6 @@ const ATTEMPTS_MAX: usize = 8;
 
 /// Returns the learned addresses of coordinators, which change at run time.
 type LearnedAddresses = Box<dyn Fn() -> Vec<String> + Send + Sync>;
-
-/// Reason why a heartbeat granted nothing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum BeatFailure {
-    /// This incarnation is fenced.
-    Stale,
-    /// No coordinator answers the relay, which keeps the heartbeat for the next leader.
-    NoCoordinator,
-    /// No valid answer; may hold the address of the leader.
-    Failed(Option<String>),
-}
 
 /// The known coordinators, the probable leader first.
 pub struct Coordinators {
@@ -82,78 +65,6 @@ impl Coordinators {
     /// Returns the transport to the coordinators.
     pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
-    }
-
-    /// Creates streams for the heartbeats of an incarnation, separate from other traffic: a large report must not
-    /// delay a heartbeat. Each answer has `deadline`. If there is a `key`, answers from relays must be proven with
-    /// it.
-    pub fn beat_streams(
-        &self,
-        member: Member,
-        key: Option<BeatKey>,
-        deadline: Duration,
-    ) -> (BeatStreams, MessageReceiver) {
-        BeatStreams::new(member, key, self.transport.clone(), deadline)
-    }
-
-    /// Sends a heartbeat and waits for its answer. A coordinator that gives a valid one is the leader.
-    ///
-    /// # Errors
-    /// As [`BeatStreams::beat`].
-    pub async fn beat(&self, streams: &BeatStreams, to: Recipient<'_>, beat: Beat) -> Result<BeatOutcome, BeatFailure> {
-        let answered = streams.beat(to, beat).await?;
-        match to {
-            Recipient::Coordinator(address) => {
-                self.leads(address);
-                streams.keep_only(address);
-            }
-            Recipient::Relay(relay) => streams.keep_only(&relay.address),
-        }
-        Ok(answered)
-    }
-
-    /// Sends one heartbeat to the targets that [`Attempts`] chooses, until one is answered.
-    ///
-    /// # Errors
-    /// The outcome of the attempts, if none granted anything.
-    pub async fn heartbeat<T>(
-        &self,
-        relays: &[RelayAddress],
-        attempt: impl AsyncFn(Recipient<'_>) -> Result<T, BeatFailure>,
-    ) -> Result<T, BeatFailure> {
-        let attempt = async |way: AttemptTarget<String>| {
-            let answered = match &way {
-                AttemptTarget::Relay(node) => match relays.iter().find(|relay| relay.node == *node) {
-                    Some(relay) => attempt(Recipient::Relay(relay)).await,
-                    None => Err(BeatFailure::Failed(None)),
-                },
-                AttemptTarget::Coordinator(address) => attempt(Recipient::Coordinator(address)).await,
-            };
-            (way, answered)
-        };
-        let (attempt, mut under_way) = (&attempt, FuturesUnordered::new());
-        let mut attempts = Attempts::by(relays.iter().map(|relay| relay.node));
-        let mut step = attempts.begin(|| self.order());
-        loop {
-            match step {
-                Step::Ask(ways) => under_way.extend(ways.into_iter().map(attempt)),
-                Step::Wait => {}
-                Step::Kept => return Err(BeatFailure::NoCoordinator),
-                Step::Failed => return Err(BeatFailure::Failed(None)),
-            }
-            let why = match under_way.next().await {
-                Some((_, Err(BeatFailure::NoCoordinator))) => AttemptFailure::NoCoordinator,
-                Some((way, Err(BeatFailure::Failed(hint)))) => {
-                    if let AttemptTarget::Coordinator(address) = &way {
-                        self.doubt(address);
-                    }
-                    AttemptFailure::Failed(hint)
-                }
-                Some((_, ended)) => return ended,
-                None => return Err(BeatFailure::Failed(None)),
-            };
-            step = attempts.unanswered(why, || self.order(), |below| rand::random_range(0..below));
-        }
     }
 
     /// Calls the session service of the leading coordinator, as [`Coordinators::call_service`] does.

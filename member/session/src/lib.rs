@@ -3,13 +3,12 @@
 //!
 //! | Module | Contents |
 //! |---|---|
-//! | `beats/` | heartbeat streams and pending answers |
+//! | `beats/` | the sender of heartbeats, and its streams |
 //! | `clock` | time that includes suspend |
 //! | `coordinators` | the leader, and calls that follow it |
 //! | `link` | channels |
 //! | `registration` | registration and leaving |
 //! | `relay/` | heartbeats carried for other members |
-//! | `relay_ways` | the relays of a member, in order of preference |
 //! | `learned` | addresses of coordinators that answers name |
 //! | `report` | reports, repeated until they are answered |
 //! | `revocations` | revoked certificates, for processes that are sent no pushes |
@@ -21,17 +20,15 @@ mod learned;
 mod link;
 mod registration;
 mod relay;
-mod relay_ways;
 mod report;
 mod revocations;
 
-pub use beats::{BeatOutcome, BeatStreams, MessageReceiver, Recipient};
+pub use beats::{BeatingMember, send_heartbeats};
 pub use clock::{BootClock, Clock};
-pub use coordinators::{BeatFailure, Coordinators};
+pub use coordinators::Coordinators;
 pub use learned::LearnedCoordinators;
 pub use link::{Links, connect};
 pub use registration::{leave, register};
 pub use relay::{RelayCounts, RelayStreams};
-pub use relay_ways::RelayWays;
 pub use report::{Facts, NoRelays, ReportRelays, reports};
 pub use revocations::follow_revocations;

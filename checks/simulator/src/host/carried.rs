@@ -1,10 +1,9 @@
 //! Messages that nodes relay for others.
 
 use crate::event::{ClusterNow, TableUpdates};
-use crate::host::round::Round;
 use archon_member::{
-    DisabledRule, Heartbeat, LeaseAnswer, NodeRows, Relay, RelayEffect, RelayPreference, RelayedHeartbeat,
-    ReturnAddress, Rows,
+    DisabledRule, Heartbeat, HeartbeatDriver, HeartbeatPace, LeaseAnswer, NodeRows, Relay, RelayEffect,
+    RelayedHeartbeat, ReturnAddress, Rows,
 };
 use archon_types::{
     ClusterId, DoorReport, FencingProof, Incarnation, LeaseTiming, Millis, Node, NodeDelta, NodeId, RemovedNodes,
@@ -89,8 +88,7 @@ pub(crate) struct RelayState {
     pub(super) few: Option<usize>,
     /// Number of relays, from the last answer.
     pub(super) count: usize,
-    pub(super) ways: RelayPreference,
-    pub(super) round: Option<Round>,
+    pub(super) driver: HeartbeatDriver<usize>,
     /// Number of rounds in which it may still ask the coordinators directly.
     pub(super) straight: u32,
     /// True if a relay brought the last answer.
@@ -103,12 +101,12 @@ pub(crate) struct RelayState {
 impl RelayState {
     pub(super) fn begin_life(&mut self, timing: LeaseTiming, now: Millis, broken: DisabledRule) {
         self.end_life();
-        self.ways = RelayPreference::default().broken_by(broken);
+        self.driver = HeartbeatDriver::new(HeartbeatPace::of_node(timing), now).broken_by(broken);
         self.relay = Some(Relay::new(timing, now).broken_by(broken));
     }
 
     pub(super) fn end_life(&mut self) {
-        (self.count, self.round, self.relay, self.carried, self.straight) = (0, None, None, false, 0);
+        (self.count, self.relay, self.carried, self.straight) = (0, None, false, 0);
     }
 
     /// Takes in all rows of nodes. Returns the notices to members with fenced incarnations.

@@ -6,7 +6,6 @@ pub(crate) mod door;
 pub(crate) mod engine;
 pub(crate) mod process;
 pub(crate) mod relaying;
-pub(crate) mod round;
 pub(crate) mod shell;
 
 mod copying;

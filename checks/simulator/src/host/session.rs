@@ -117,7 +117,7 @@ impl World {
                 let number = answer.number;
                 let taken = shell.grants.take(&process.heartbeats, answer, now);
                 process.answered |= taken != GrantOutcome::Foreign;
-                self.beat_answered(host, number, taken != GrantOutcome::Foreign, None, cluster);
+                self.beat_answered(host, number, &taken, None, cluster);
                 self.granted(host, taken);
             }
             CoordinatorMessage::Stale { incarnation } => {

@@ -2,11 +2,10 @@
 
 use crate::random::Random;
 use archon_member::{
-    AttemptFailure, AttemptTarget, Attempts, COORDINATOR_ANSWER_MS, GrantOutcome, Grants, Heartbeat, Heartbeats,
-    LeaseAnswer, RELAY_ANSWER_MS, Relay, RelayPreference, RelayedHeartbeat, Step, next_by_relay,
+    AttemptFailure, AttemptTarget, GrantOutcome, Grants, Heartbeat, HeartbeatDriver, HeartbeatPace, Heartbeats,
+    LeaseAnswer, Relay, RelayedHeartbeat, Step,
 };
-use archon_types::{Backoff, Incarnation, LeaseTiming, Millis, NodeId};
-use std::time::Duration;
+use archon_types::{Incarnation, LeaseTiming, Millis, NodeId};
 
 /// A heartbeat in flight.
 #[derive(Clone, Debug)]
@@ -26,44 +25,25 @@ impl RelayedHeartbeat for Beat {
     }
 }
 
-/// A member's next action.
-#[derive(Debug)]
-pub(super) enum MemberStep {
-    /// Send a heartbeat to a relay, or to the coordinator; it times out at this instant.
-    Send { beat: Beat, to: Option<NodeId>, given_up_at: Millis },
-    /// Begin the next round at this instant.
-    Beat(Millis),
-}
+/// A heartbeat to send: to a relay, or to the coordinator.
+pub(super) type Sent = (Beat, Option<NodeId>);
 
 pub(super) struct Member {
     heartbeats: Heartbeats,
     pub(super) grants: Grants,
-    ways: RelayPreference,
+    driver: HeartbeatDriver<()>,
+    /// Next call of [`beat`](Self::beat).
+    beats_at: Millis,
     /// The relays of its heartbeats.
     relays: Vec<NodeId>,
-    backoff: Backoff,
-    round: Option<Round>,
     /// Its work as a relay of heartbeats: those of others, and its own.
     pub(super) relay: Relay<Beat>,
     /// Next check of the relay, if any.
     pub(super) wakes_at: Option<u64>,
-    timing: LeaseTiming,
 }
 
-/// A heartbeat that is tried on one path after the other.
-struct Round {
-    began: Millis,
-    attempts: Attempts<()>,
-    /// Relay of the last attempt; `None` if it went to the coordinator.
-    relay: Option<NodeId>,
-    /// Number of the last heartbeat.
-    number: u64,
-}
-
-/// Returns the leading coordinator alone: the others would refuse at once.
-fn coordinators() -> Vec<()> {
-    vec![()]
-}
+/// The leading coordinator alone: the others would refuse at once.
+const COORDINATORS: &[()] = &[()];
 
 impl Member {
     pub(super) fn new(
@@ -76,46 +56,33 @@ impl Member {
         Self {
             heartbeats: Heartbeats::new(node, life),
             grants: Grants::default(),
-            ways: RelayPreference::default(),
+            driver: HeartbeatDriver::new(HeartbeatPace::of_node(timing), Millis::ZERO),
+            beats_at: Millis::ZERO,
             relays,
-            backoff: Backoff::new(Duration::from_millis(20), Duration::from_millis(40)),
-            round: None,
             relay: Relay::new(timing, began),
             wakes_at: None,
-            timing,
         }
     }
 
-    /// Begins a round.
-    pub(super) fn beat(&mut self, now: Millis) -> MemberStep {
-        let mut attempts = Attempts::by(self.ways.order(&self.relays));
-        let step = attempts.begin(coordinators);
-        self.round = Some(Round { began: now, attempts, relay: None, number: 0 });
-        self.take(step, now, 0.0)
+    /// Begins a round, or ends an attempt that timed out.
+    pub(super) fn beat(&mut self, now: Millis, random: &mut Random) -> Option<Sent> {
+        let relays = || Some(self.relays.clone());
+        let step = self.driver.due(now, relays, COORDINATORS, |below| random.below(below));
+        self.send(&step, now)
     }
 
-    /// Returns the next action; `drawn` determines the pause after a failed round.
-    fn take(&mut self, step: Step<()>, now: Millis, drawn: f64) -> MemberStep {
-        let pause = match step {
-            Step::Ask(ways) => {
-                let relay = if let [AttemptTarget::Relay(relay)] = ways[..] { Some(relay) } else { None };
-                return self.send(relay, now);
-            }
-            Step::Kept => Duration::from_millis(self.timing.heartbeat_ms / 2),
-            Step::Wait | Step::Failed => self.backoff.next(drawn),
-        };
-        self.round = None;
-        MemberStep::Beat(now.plus(pause.as_millis() as u64))
+    /// Returns the time of the next call of [`beat`](Self::beat), unless it was returned already.
+    pub(super) fn next_beat(&mut self) -> Option<Millis> {
+        let at = self.driver.wake_at();
+        (std::mem::replace(&mut self.beats_at, at) != at).then_some(at)
     }
 
-    fn send(&mut self, to: Option<NodeId>, now: Millis) -> MemberStep {
+    fn send(&mut self, step: &Step<()>, now: Millis) -> Option<Sent> {
+        let Step::Ask(ways) = step else { return None };
+        let way = *ways.first()?;
         let beat = self.heartbeats.send(now);
-        if let Some(round) = &mut self.round {
-            round.relay = to;
-            round.number = beat.number();
-        }
-        let waits_ms = if to.is_some() { RELAY_ANSWER_MS } else { COORDINATOR_ANSWER_MS };
-        MemberStep::Send { beat: Beat(beat), to, given_up_at: now.plus(waits_ms) }
+        self.driver.note_sent(beat.number(), way, now);
+        Some((Beat(beat), if let AttemptTarget::Relay(relay) = way { Some(relay) } else { None }))
     }
 
     /// Handles an answer, from a relay that names its next batch time, or directly from the coordinator. It counts even
@@ -125,41 +92,18 @@ impl Member {
         answer: LeaseAnswer,
         departure_ms: Option<u64>,
         now: Millis,
-    ) -> (GrantOutcome, Option<MemberStep>) {
+        random: &mut Random,
+    ) -> GrantOutcome {
         let number = answer.number;
         let taken = self.grants.take(&self.heartbeats, answer, now);
-        let Some(round) = self.round.take_if(|round| round.number == number && taken != GrantOutcome::Foreign) else {
-            return (taken, None);
-        };
-        self.ways.answered_by(round.relay);
-        self.backoff.reset();
-        let heartbeat_ms = self.timing.heartbeat_ms;
-        let sent = round.began;
-        let next = departure_ms
-            .map_or(sent.plus(heartbeat_ms), |departs| next_by_relay(sent, now, departs, heartbeat_ms, heartbeat_ms));
-        (taken, Some(MemberStep::Beat(next.max(now))))
+        self.driver.answered(number, &taken, departure_ms, now, |below| random.below(below));
+        taken
     }
 
     /// Handles the message of a relay that no coordinator answers.
-    pub(super) fn no_coordinator(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<MemberStep> {
-        self.unanswered(number, AttemptFailure::NoCoordinator, now, random)
-    }
-
-    /// Handles a failed or timed-out attempt.
-    pub(super) fn given_up(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<MemberStep> {
-        self.unanswered(number, AttemptFailure::Failed(None), now, random)
-    }
-
-    fn unanswered(
-        &mut self,
-        number: u64,
-        why: AttemptFailure<()>,
-        now: Millis,
-        random: &mut Random,
-    ) -> Option<MemberStep> {
-        let round = self.round.as_mut().filter(|round| round.number == number)?;
-        let step = round.attempts.unanswered(why, coordinators, |below| random.below(below));
-        let drawn = if step == Step::Failed { random.unit() } else { 0.0 };
-        Some(self.take(step, now, drawn))
+    pub(super) fn no_coordinator(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Sent> {
+        let draw = |below| random.below(below);
+        let step = self.driver.unanswered(number, AttemptFailure::NoCoordinator, now, COORDINATORS, draw);
+        self.send(&step, now)
     }
 }

@@ -1,7 +1,7 @@
 //! A simulated cluster, in virtual time of milliseconds.
 
 use super::coordinator::{CommandRefusal, Coordinator, PendingHeartbeats};
-use super::member::{Beat, Member, MemberStep};
+use super::member::{Beat, Member, Sent};
 use super::network::{Network, Place};
 use crate::random::Random;
 use archon_member::{GrantOutcome, LeaseAnswer, RelayEffect, RelayOutcome, ReturnAddress, Rows};
@@ -35,7 +35,6 @@ pub(super) struct Counts {
 
 enum Event {
     Beat(u32),
-    GivenUp(u32, u64),
     AtRelay(u32, u32, Beat),
     RelayWakes(u32),
     AtCoordinator(MessageSender, Vec<Beat>),
@@ -138,21 +137,17 @@ impl World {
         let now = Millis::new(self.now);
         match event {
             Event::Beat(member) => {
-                let next = self.member(member).beat(now);
-                self.perform(member, next);
-            }
-            Event::GivenUp(member, number) => {
-                let next = self.members[member as usize].given_up(number, now, &mut self.random);
-                next.into_iter().for_each(|next| self.perform(member, next));
+                let sent = self.members[member as usize].beat(now, &mut self.random);
+                self.proceed(member, sent);
             }
             Event::NoCoordinator(member, number) => {
-                let next = self.members[member as usize].no_coordinator(number, now, &mut self.random);
-                next.into_iter().for_each(|next| self.perform(member, next));
+                let sent = self.members[member as usize].no_coordinator(number, now, &mut self.random);
+                self.proceed(member, sent);
             }
             Event::Answered(member, answer, departure_ms) => {
-                let (taken, next) = self.member(member).answered(answer, departure_ms, now);
+                let taken = self.members[member as usize].answered(answer, departure_ms, now, &mut self.random);
                 self.counts.lapses += u64::from(matches!(taken, GrantOutcome::Granted { lapsed_ms: 1.., .. }));
-                next.into_iter().for_each(|next| self.perform(member, next));
+                self.proceed(member, None);
             }
             Event::AtRelay(relay, member, beat) => {
                 let from = ReturnAddress { stream: member.into(), frame: beat.0.number() };
@@ -190,22 +185,19 @@ impl World {
         }
     }
 
-    fn perform(&mut self, member: u32, next: MemberStep) {
-        match next {
-            MemberStep::Beat(at) => self.add(at.get(), Event::Beat(member)),
-            MemberStep::Send { beat, to, given_up_at } => {
-                self.add(given_up_at.get(), Event::GivenUp(member, beat.0.number()));
-                match to.map(|node| self.numbers[&node]) {
-                    Some(relay) => {
-                        self.send(Place::Member(member), Place::Member(relay), Event::AtRelay(relay, member, beat))
-                    }
-                    None => self.send(
-                        Place::Member(member),
-                        Place::Coordinator,
-                        Event::AtCoordinator(MessageSender::Member(member), vec![beat]),
-                    ),
+    /// Sends a member's heartbeat, if there is one, and schedules its next action.
+    fn proceed(&mut self, member: u32, sent: Option<Sent>) {
+        let here = Place::Member(member);
+        if let Some((beat, to)) = sent {
+            match to.map(|node| self.numbers[&node]) {
+                Some(relay) => self.send(here, Place::Member(relay), Event::AtRelay(relay, member, beat)),
+                None => {
+                    self.send(here, Place::Coordinator, Event::AtCoordinator(MessageSender::Member(member), vec![beat]))
                 }
             }
+        }
+        if let Some(at) = self.member(member).next_beat() {
+            self.add(at.get().max(self.now), Event::Beat(member));
         }
     }
 

@@ -1,195 +1,192 @@
-//! Heartbeats of one incarnation, sent to coordinators or relays, and their answers.
+//! Heartbeats of one incarnation, sent to coordinators or relays, and their answers. `archon-member` decides when each is
+//! sent, and to which recipients.
 //!
 //! | Module | Contents |
 //! |---|---|
-//! | `mod` | pending heartbeats and their answers |
+//! | `mod` | sender of heartbeats |
+//! | `beating_member` | the member that it serves |
 //! | `stream` | one stream, to one address |
 //! | `streams` | all open streams |
 
+mod beating_member;
 mod stream;
 mod streams;
 
+pub use self::beating_member::BeatingMember;
 pub(crate) use self::stream::StreamMessage;
 pub(crate) use self::streams::{Backlog, Streams};
-use crate::coordinators::BeatFailure;
+use crate::clock::Clock;
+use crate::coordinators::Coordinators;
 use archon_frames::FrameError;
-use archon_member::{GrantOutcome, LeaseAnswer, RELAY_ANSWER_MS};
+use archon_member::{AttemptFailure, AttemptTarget, GrantOutcome, HeartbeatDriver, HeartbeatPace, LeaseAnswer, Step};
 use archon_proto::convert::members::beat_proofs::{answer_statement, beat_statement, news_statement};
 use archon_proto::convert::members::beats::{
-    Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, HeartbeatAnswers, LeaseGrant, NewsFor,
+    BeatAnswer, BeatAnswers, Beats, ClusterNow, HeartbeatAnswers, LeaseGrant, NewsFor,
 };
 use archon_proto::convert::members::session::Member;
 use archon_proto::convert::tables::table_updates::TableUpdates;
-use archon_security::{BeatKey, ExpectedPeer, Transport};
-use archon_types::{ErrorDetail, ErrorKind, FencingProof, RelayAddress};
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::convert::Infallible;
+use archon_security::{BeatKey, ExpectedPeer};
+use archon_types::{ErrorDetail, ErrorKind, NodeId, RelayAddress};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep};
 
-/// Heartbeat streams of one incarnation.
-#[derive(Debug)]
-pub struct BeatStreams {
+/// Sends the heartbeats of an incarnation until it is fenced. If there is a `key` (where members authenticate
+/// themselves), heartbeats to relays are proven with it, and answers from relays must be.
+pub async fn send_heartbeats(
+    coordinators: &Coordinators,
+    clock: &dyn Clock,
     member: Member,
-    /// Verifies answers that relays bring; set where members authenticate themselves.
-    key: Option<BeatKey>,
-    /// Time to wait for the answer of a coordinator.
-    deadline: Duration,
-    streams: Streams,
-    /// Pending heartbeats, by number.
-    asked: Mutex<BTreeMap<u64, PendingBeat>>,
-    /// A coordinator answered that this incarnation is fenced, perhaps after every waiter timed out.
-    over: AtomicBool,
+    key: Option<&BeatKey>,
+    pace: HeartbeatPace,
+    beating: &mut impl BeatingMember,
+) {
+    let (streams, mut heard) =
+        Streams::new(coordinators.transport().clone(), Backlog::Newest, Duration::from_millis(pace.answer_ms));
+    let driver = HeartbeatDriver::new(pace, clock.now());
+    let (relays, last_relay) = (Vec::new(), None);
+    let mut sender = HeartbeatSender { coordinators, clock, member, key, streams, driver, relays, last_relay, beating };
+    loop {
+        sender.proceed();
+        let wake = Duration::from_millis(sender.driver.wake_at().since(clock.now()).max(1));
+        tokio::select! {
+            // The streams hold a sender, so the channel stays open.
+            Some(said) = heard.recv() => if sender.hear(said) == Standing::Fenced {
+                return;
+            },
+            () = sender.beating.hurried(), if sender.driver.may_hurry() => sender.driver.hurry(clock.now()),
+            () = sleep(wake) => {}
+        }
+    }
 }
 
-/// Receiver of the messages that arrive on the streams of an incarnation.
-#[derive(Debug)]
-pub struct MessageReceiver(mpsc::Receiver<StreamMessage>);
-
-/// Recipient of a heartbeat.
+/// State of an incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recipient<'a> {
-    /// A coordinator, by its address.
-    Coordinator(&'a str),
-    /// A relay.
-    Relay(&'a RelayAddress),
+enum Standing {
+    Alive,
+    Fenced,
 }
 
-/// Outcome of a heartbeat.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BeatOutcome {
-    /// Outcome of the answer.
-    pub taken: GrantOutcome,
-    /// Milliseconds until the relay's next batch leaves, if a relay brought the answer.
-    pub next_departure_ms: Option<u64>,
+/// Sends heartbeats, and receives their answers.
+struct HeartbeatSender<'a, M> {
+    coordinators: &'a Coordinators,
+    clock: &'a dyn Clock,
+    member: Member,
+    key: Option<&'a BeatKey>,
+    streams: Streams,
+    driver: HeartbeatDriver<String>,
+    /// The relays of the last round.
+    relays: Vec<RelayAddress>,
+    /// The relay that answered last; none if a coordinator did.
+    last_relay: Option<NodeId>,
+    beating: &'a mut M,
 }
 
-#[derive(Debug)]
-struct PendingBeat {
-    address: String,
-    by_relay: bool,
-    outcome: oneshot::Sender<Result<BeatOutcome, BeatFailure>>,
+/// Returns a random number below a limit.
+fn draw(below: u32) -> u32 {
+    rand::random_range(0..below)
 }
 
-impl Recipient<'_> {
-    fn address(&self) -> &str {
-        match self {
-            Self::Coordinator(address) => address,
-            Self::Relay(relay) => &relay.address,
+impl<M: BeatingMember> HeartbeatSender<'_, M> {
+    /// Begins a due round, or ends an attempt that timed out.
+    fn proceed(&mut self) {
+        let now = self.clock.now();
+        if now < self.driver.wake_at() {
+            return;
+        }
+        for (_, way) in self.driver.pending() {
+            self.doubt(way);
+        }
+        let Self { driver, relays, beating, .. } = self;
+        let begin = || {
+            *relays = beating.begin_round()?;
+            Some(relays.iter().map(|relay| relay.node).collect())
+        };
+        let step = driver.due(now, begin, &self.coordinators.order(), draw);
+        self.perform(step);
+    }
+
+    fn perform(&mut self, step: Step<String>) {
+        match step {
+            Step::Ask(ways) => {
+                let unsent: Vec<u64> = ways.into_iter().filter_map(|way| self.send(way).err()).collect();
+                for number in unsent {
+                    self.unanswered(number, AttemptFailure::Failed(None));
+                }
+            }
+            Step::Kept | Step::Failed => self.beating.round_failed(),
+            Step::Wait => {}
         }
     }
 
-    fn expected(&self) -> ExpectedPeer {
-        match self {
-            Self::Coordinator(_) => ExpectedPeer::Coordinators,
-            Self::Relay(relay) => ExpectedPeer::Node(relay.name.clone()),
-        }
-    }
-}
-
-impl BeatStreams {
-    /// Creates an empty set of streams for the incarnation of `member`, which waits `deadline` for each answer of a
-    /// coordinator. If there is a `key` (where members authenticate themselves), answers from relays must be proven
-    /// with it. Pass the receiver to [`listen`](Self::listen).
-    pub fn new(
-        member: Member,
-        key: Option<BeatKey>,
-        transport: Transport,
-        deadline: Duration,
-    ) -> (Self, MessageReceiver) {
-        let (streams, heard) = Streams::new(transport, Backlog::Newest, deadline);
-        (
-            Self { member, key, deadline, streams, asked: Mutex::default(), over: AtomicBool::new(false) },
-            MessageReceiver(heard),
-        )
-    }
-
-    /// Sends a heartbeat and waits for its answer, which [`listen`](Self::listen) processes.
+    /// Sends a heartbeat.
     ///
     /// # Errors
-    /// The reason why nothing was granted in time. A later answer still counts, unless one to a newer heartbeat was
-    /// processed.
-    pub async fn beat(&self, to: Recipient<'_>, mut beat: Beat) -> Result<BeatOutcome, BeatFailure> {
-        let by_relay = matches!(to, Recipient::Relay(_));
-        if let Some(key) = self.key.as_ref().filter(|_| by_relay) {
+    /// Its number, if it cannot be sent there.
+    fn send(&mut self, way: AttemptTarget<String>) -> Result<(), u64> {
+        let mut beat = self.beating.next_beat();
+        let (number, now) = (beat.number, self.clock.now());
+        if let Some(key) = self.key.filter(|_| matches!(way, AttemptTarget::Relay(_))) {
             beat.proof = key.prove(&beat_statement(&beat));
         }
-        let deadline = if by_relay { Duration::from_millis(RELAY_ANSWER_MS) } else { self.deadline };
-        let (number, until) = (beat.number, Instant::now() + deadline);
-        let (outcome, answered) = oneshot::channel();
-        self.asked.lock().insert(number, PendingBeat { address: to.address().to_owned(), by_relay, outcome });
-        let _forgotten = PendingGuard { streams: self, number };
+        self.driver.note_sent(number, way.clone(), now);
+        let until = Instant::now() + Duration::from_millis(self.driver.wake_at().since(now));
         let frame = Beats { cluster: self.member.cluster, batch: number, beats: vec![beat], relay: None };
-        if let Err(detail) = self.streams.send(to.address(), to.expected(), Arc::new(frame.into()), until) {
-            tracing::debug!(%detail, address = to.address(), "no heartbeat is sent there");
-            return Err(BeatFailure::Failed(None));
-        }
-        match timeout_at(until, answered).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) | Err(_) if self.over.load(Ordering::Relaxed) => Err(BeatFailure::Stale),
-            Ok(Err(_)) | Err(_) => Err(BeatFailure::Failed(None)),
-        }
+        let (address, expected) = self.recipient(&way).ok_or(number)?;
+        self.streams.send(address, expected, Arc::new(frame.into()), until).map_err(|detail| {
+            tracing::debug!(%detail, address, "no heartbeat is sent there");
+            number
+        })
     }
 
-    /// Closes the streams to all other addresses, as long as this one answers.
-    pub(crate) fn keep_only(&self, address: &str) {
-        self.streams.keep_only(address);
-    }
-
-    /// Processes incoming messages, including answers after the deadline: leases go to `take`, with the cluster data
-    /// of the answer; notices that an incarnation is fenced go to `told_over`, with the dialled address of their
-    /// sender, and it returns whether this incarnation is meant; table updates, or the error in them, go to `news`.
-    pub async fn listen(
-        &self,
-        heard: &mut MessageReceiver,
-        take: impl Fn(LeaseAnswer, ClusterNow) -> GrantOutcome,
-        told_over: impl Fn(FencingProof, &str) -> bool,
-        news: impl Fn(Result<TableUpdates, ErrorDetail>),
-    ) -> Infallible {
-        loop {
-            // `self` holds a sender, so the channel stays open.
-            let Some(StreamMessage { address, by_relay, stream, what }) = heard.0.recv().await else {
-                std::future::pending().await
-            };
-            match what {
-                Ok(BeatAnswers { batch, over: Some(over), .. }) if told_over(over, &address) => {
-                    self.settle(batch, Err(BeatFailure::Stale));
-                }
-                Ok(BeatAnswers {
-                    outcome: Ok(HeartbeatAnswers { answers, now, next_departure_ms, news: brought }),
-                    ..
-                }) => {
-                    for mut answer in answers {
-                        if by_relay && !self.is_proven(&answer, now) {
-                            let number = answer.number;
-                            tracing::warn!(
-                                number,
-                                address,
-                                "discarded an answer to a heartbeat: no coordinator gave it to the relay"
-                            );
-                            continue;
-                        }
-                        let for_it = answer.news.take();
-                        let ours = (answer.node, answer.incarnation) == (self.member.node, self.member.incarnation);
-                        self.answered(answer, now, next_departure_ms, &take);
-                        if let Some(for_it) = for_it.filter(|_| ours && by_relay) {
-                            news(self.read_news(&for_it, &brought));
-                        }
-                    }
-                }
-                Ok(BeatAnswers { batch, outcome: Err(detail), .. }) => self.refused(batch, detail),
-                Err(error) => self.ended(&address, stream, error),
+    /// Returns the address of a recipient and the expected peer there; `None` for a relay that is unknown by now.
+    fn recipient<'s>(&'s self, way: &'s AttemptTarget<String>) -> Option<(&'s str, ExpectedPeer)> {
+        match way {
+            AttemptTarget::Coordinator(address) => Some((address, ExpectedPeer::Coordinators)),
+            AttemptTarget::Relay(node) => {
+                let relay = self.relays.iter().find(|relay| relay.node == *node)?;
+                Some((&relay.address, ExpectedPeer::Node(relay.name.clone())))
             }
         }
     }
 
+    /// Processes a message of a stream, which may answer an old heartbeat. Returns whether this incarnation is fenced.
+    fn hear(&mut self, StreamMessage { address, by_relay, stream, what }: StreamMessage) -> Standing {
+        match what {
+            Ok(BeatAnswers { over: Some(over), .. }) if self.beating.told_over(over, &address) => Standing::Fenced,
+            Ok(BeatAnswers { outcome: Ok(HeartbeatAnswers { answers, now, next_departure_ms, news }), .. }) => {
+                for mut answer in answers {
+                    if by_relay && !self.is_proven(&answer, now) {
+                        let number = answer.number;
+                        tracing::warn!(
+                            number,
+                            address,
+                            "discarded an answer to a heartbeat: no coordinator gave it to the relay"
+                        );
+                        continue;
+                    }
+                    let for_it = answer.news.take().filter(|_| by_relay && self.is_own(&answer));
+                    if self.take_answer(answer, now, next_departure_ms, &address) == Standing::Fenced {
+                        return Standing::Fenced;
+                    }
+                    if let Some(for_it) = for_it {
+                        self.beating.take_news(self.read_news(&for_it, &news));
+                    }
+                }
+                Standing::Alive
+            }
+            Ok(BeatAnswers { batch, outcome: Err(detail), .. }) => self.refused(batch, by_relay, detail),
+            Err(error) => self.ended(&address, by_relay, stream, &error),
+        }
+    }
+
+    fn is_own(&self, answer: &BeatAnswer) -> bool {
+        (answer.node, answer.incarnation) == (self.member.node, self.member.incarnation)
+    }
+
     /// Returns whether a coordinator made the answer for this incarnation, and not the relay that brought it.
     fn is_proven(&self, answer: &BeatAnswer, now: ClusterNow) -> bool {
-        self.key.as_ref().is_none_or(|key| key.proves(&answer_statement(answer, &now), &answer.proof))
+        self.key.is_none_or(|key| key.proves(&answer_statement(answer, &now), &answer.proof))
     }
 
     /// Reads table updates, and rejects those that no coordinator made (rule 79).
@@ -197,7 +194,7 @@ impl BeatStreams {
         let Member { node, incarnation, .. } = self.member;
         let bytes = brought.get(for_it.place).map_or(&[][..], AsRef::as_ref);
         let statement = || news_statement(node, incarnation, &BeatKey::digest(bytes));
-        if !self.key.as_ref().is_none_or(|key| key.proves(&statement(), &for_it.proof)) {
+        if !self.key.is_none_or(|key| key.proves(&statement(), &for_it.proof)) {
             let why = "the table update in the answer to a heartbeat is not signed by a coordinator: a relay invented \
                        or changed it";
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
@@ -205,94 +202,97 @@ impl BeatStreams {
         TableUpdates::read(bytes, incarnation).map_err(ErrorDetail::from)
     }
 
-    fn answered(
-        &self,
+    /// Processes the answer to a heartbeat.
+    fn take_answer(
+        &mut self,
         answer: BeatAnswer,
         now: ClusterNow,
         next_departure_ms: Option<u64>,
-        take: impl Fn(LeaseAnswer, ClusterNow) -> GrantOutcome,
-    ) {
+        address: &str,
+    ) -> Standing {
+        let is_own = self.is_own(&answer);
         let BeatAnswer { node, incarnation, number, outcome, .. } = answer;
-        let outcome = match outcome {
-            Ok(LeaseGrant { lease_ms, withdrawn }) => {
-                let lease = LeaseAnswer { node, incarnation, number, lease_ms, withdrawn };
-                match take(lease, now) {
-                    GrantOutcome::Foreign => {
-                        tracing::warn!(number, %node, %incarnation, "discarded an answer to a heartbeat that was not \
-                                                                     sent, or long ago");
-                        return;
-                    }
-                    taken => Ok(BeatOutcome { taken, next_departure_ms }),
-                }
-            }
-            Err(_) if (node, incarnation) != (self.member.node, self.member.incarnation) => return,
-            Err(detail) => Err(beat_failure(detail)),
+        let LeaseGrant { lease_ms, withdrawn } = match outcome {
+            Ok(granted) => granted,
+            Err(detail) if is_own => return self.refused(number, false, detail),
+            Err(_) => return Standing::Alive,
         };
-        if outcome == Err(BeatFailure::Stale) {
-            self.over.store(true, Ordering::Relaxed);
+        let taken = self.beating.take_lease(LeaseAnswer { node, incarnation, number, lease_ms, withdrawn }, now);
+        if taken == GrantOutcome::Foreign {
+            tracing::warn!(number, %node, %incarnation, "discarded an answer to a heartbeat that was not sent, or long \
+                                                         ago");
         }
-        self.settle(number, outcome);
+        let round = self.driver.answered(number, &taken, next_departure_ms, self.clock.now(), draw);
+        let Some(round) = round else { return Standing::Alive };
+        self.streams.keep_only(address);
+        let relay = match &round.by {
+            AttemptTarget::Relay(relay) => Some(*relay),
+            AttemptTarget::Coordinator(leader) => {
+                self.coordinators.leads(leader);
+                None
+            }
+        };
+        if std::mem::replace(&mut self.last_relay, relay) != relay {
+            match self.relays.iter().find(|known| Some(known.node) == relay) {
+                Some(relay) => tracing::info!(relay = relay.name, "heartbeats are carried by a relay"),
+                None => tracing::info!("heartbeats go straight to the coordinators"),
+            }
+        }
+        self.beating.round_answered(&round);
+        Standing::Alive
     }
 
-    /// Handles a refusal of a whole frame.
-    fn refused(&self, number: u64, detail: ErrorDetail) {
-        let by_relay = self.asked.lock().get(&number).is_some_and(|asked| asked.by_relay);
+    /// Handles a refusal of a heartbeat by a coordinator, or of a whole frame by a relay.
+    fn refused(&mut self, number: u64, by_relay: bool, detail: ErrorDetail) -> Standing {
         let why = match detail.kind {
             // The relay keeps the heartbeat and sends it to the next leader.
-            ErrorKind::NoQuorum if by_relay => BeatFailure::NoCoordinator,
+            ErrorKind::NoQuorum if by_relay => AttemptFailure::NoCoordinator,
             // A relay's refusal names no incarnation: only a coordinator's answer to the heartbeat itself, or a
             // fencing notice, ends one.
-            _ if by_relay => BeatFailure::Failed(None),
-            _ => beat_failure(detail),
+            _ if by_relay => AttemptFailure::Failed(None),
+            ErrorKind::StaleIncarnation => return Standing::Fenced,
+            _ => AttemptFailure::Failed(detail.leader),
         };
-        self.settle(number, Err(why));
+        self.unanswered(number, why);
+        Standing::Alive
     }
 
-    /// Passes the outcome to the waiter of a heartbeat, if there is one.
-    fn settle(&self, number: u64, outcome: Result<BeatOutcome, BeatFailure>) {
-        if let Some(asked) = self.asked.lock().remove(&number) {
-            // A waiter that is gone needs no outcome.
-            let _ = asked.outcome.send(outcome);
+    fn unanswered(&mut self, number: u64, why: AttemptFailure<String>) {
+        if let Some((_, way)) = self.driver.pending().iter().find(|(sent, _)| *sent == number) {
+            self.doubt(way);
+        }
+        let step = self.driver.unanswered(number, why, self.clock.now(), &self.coordinators.order(), draw);
+        self.perform(step);
+    }
+
+    fn doubt(&self, way: &AttemptTarget<String>) {
+        if let AttemptTarget::Coordinator(address) = way {
+            self.coordinators.doubt(address);
         }
     }
 
     /// Handles the end of a stream: its pending heartbeats get no answer.
-    fn ended(&self, address: &str, number: u64, error: FrameError) {
-        match &error {
+    fn ended(&mut self, address: &str, by_relay: bool, stream: u64, error: &FrameError) -> Standing {
+        match error {
             FrameError::Unreadable(_) => tracing::warn!(%error, address, "the answers to heartbeats cannot be read"),
             _ => tracing::debug!(%error, address, "a stream of heartbeats ended"),
         }
-        if !self.streams.ended(address, number) {
-            return;
+        if !self.streams.ended(address, stream) {
+            return Standing::Alive;
         }
-        let over: Vec<u64> = {
-            let asked = self.asked.lock();
-            asked.iter().filter(|(_, asked)| asked.address == address).map(|(number, _)| *number).collect()
-        };
-        for number in over {
-            match &error {
-                FrameError::Refused(detail) => self.refused(number, detail.clone()),
-                _ => self.settle(number, Err(BeatFailure::Failed(None))),
+        let here = |way| self.recipient(way).is_some_and(|(dialled, _)| dialled == address);
+        let pending = self.driver.pending().iter();
+        let unanswered: Vec<u64> = pending.filter(|(_, way)| here(way)).map(|(number, _)| *number).collect();
+        for number in unanswered {
+            match error {
+                FrameError::Refused(detail) => {
+                    if self.refused(number, by_relay, detail.clone()) == Standing::Fenced {
+                        return Standing::Fenced;
+                    }
+                }
+                _ => self.unanswered(number, AttemptFailure::Failed(None)),
             }
         }
-    }
-}
-
-/// Removes a pending heartbeat when its waiter is gone.
-struct PendingGuard<'a> {
-    streams: &'a BeatStreams,
-    number: u64,
-}
-
-impl Drop for PendingGuard<'_> {
-    fn drop(&mut self) {
-        self.streams.asked.lock().remove(&self.number);
-    }
-}
-
-fn beat_failure(detail: ErrorDetail) -> BeatFailure {
-    match detail.kind {
-        ErrorKind::StaleIncarnation => BeatFailure::Stale,
-        _ => BeatFailure::Failed(detail.leader),
+        Standing::Alive
     }
 }

@@ -1,94 +1,97 @@
 //! Heartbeats that a node carries between members and a coordinator simulated by the test.
 
-use crate::support::relaying::{LIFE, NOW, Relay, RelayedMember, SimulatedStream, cluster, granted, granted_as};
-use crate::support::{FakeListener, SOON};
+use crate::support::beating::{Event, Events};
+use crate::support::relaying::{LIFE, NOW, Relay, SimulatedStream, carried, cluster, granted, granted_as, nowhere};
+use crate::support::{FakeListener, SOON, beat};
 use archon_proto::convert::members::beat_proofs::{answer_statement, beat_statement, news_statement};
 use archon_proto::convert::members::beats::{BeatAnswer, Beats, HeartbeatAnswers, LeaseGrant, NewsFor};
 use archon_proto::convert::tables::table_updates::TableUpdates;
 use archon_proto::v1;
 use archon_security::BeatKey;
-use archon_session::BeatFailure;
 use archon_types::{
     BootId, ErrorDetail, ErrorKind, FencingProof, Incarnation, LeaseTiming, NodeId, StorageId, Version,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 fn over(node: u64, incarnation: Incarnation) -> FencingProof {
     FencingProof { node: NodeId::new(node), incarnation, version: Version::new(81) }
 }
 
+/// Interval between heartbeats, in milliseconds.
+const EVERY: u64 = 200;
+/// Interval so long that no further heartbeat comes in a test.
+const ONCE: u64 = 5_000;
+
 #[tokio::test]
 async fn heartbeats_share_a_batch_and_get_separate_answers() {
     let coordinator = FakeListener::start().await;
-    let relay = Relay::start(&[&coordinator]).await;
-    let (mut one, mut two) = (RelayedMember::new(1), RelayedMember::new(2));
+    let (relay, nowhere) = (Relay::start(&[&coordinator]).await, nowhere());
+    let (one, two) = (carried(1, &relay, EVERY, None, &nowhere), carried(2, &relay, EVERY, None, &nowhere));
     let serves = async {
         let mut serving = SimulatedStream::begin(&coordinator).await;
-        let mut nodes = Vec::new();
-        while nodes.len() < 2 {
+        loop {
             let beats = serving.answers(granted).await;
             assert_eq!(beats.relay, Some((NodeId::new(9), LIFE)));
-            nodes.extend(beats.beats.iter().map(|beat| beat.node.get()));
         }
-        nodes.sort_unstable();
-        assert_eq!(nodes, [1, 2]);
-        serving
     };
-    let (_open, one, two) = tokio::join!(serves, one.asks(&relay, 1, true), two.asks(&relay, 1, true));
-    for ((answered, leases), lease_ms) in [(one, 1_001), (two, 1_002)] {
-        assert_eq!(leases, [lease_ms]);
-        let departure_ms = answered.unwrap().next_departure_ms.expect("a relay's answer");
-        assert!(departure_ms <= LeaseTiming::default().heartbeat_ms, "{departure_ms}");
+    let answered = async |events: &mut Events| events.until_answered().await;
+    let (one, two) = tokio::select! {
+        events = async { tokio::join!(one.run(answered), two.run(answered)) } => events,
+        never = serves => never,
+    };
+    for (events, lease_ms) in [(one, 1_001), (two, 1_002)] {
+        let foreign = |event: &Event| matches!(event, Event::Taken(_, other) if *other != lease_ms);
+        assert!(!events.iter().any(foreign), "{events:?}");
+        let Some(Event::Answered(_, Some(departure_ms))) = events.last() else { panic!("not by a relay: {events:?}") };
+        assert!(*departure_ms <= LeaseTiming::default().heartbeat_ms, "{departure_ms}");
     }
 }
 
 #[tokio::test]
 async fn next_leader_answers_heartbeat_kept_by_relay() {
     let (gone, next_leader) = (FakeListener::start().await, FakeListener::start().await);
-    let relay = Relay::start(&[&gone, &next_leader]).await;
-    let mut member = RelayedMember::new(1);
-    let serves = async {
+    let (relay, nowhere) = (Relay::start(&[&gone, &next_leader]).await, nowhere());
+    let member = carried(1, &relay, ONCE, None, &nowhere);
+    let events = member.run(async |events| {
         let mut silent = SimulatedStream::begin(&gone).await;
         silent.hears().await;
         let mut serving = SimulatedStream::begin(&next_leader).await;
         let beats = serving.hears().await;
         serving.says(&beats, Err(ErrorDetail::new(ErrorKind::NoQuorum, "an election goes on"))).await;
         assert_eq!(serving.answers(granted).await.beats[0].number, 1);
-        (serving, silent)
-    };
-    let begun = Instant::now();
-    let (_open, (answered, leases)) = tokio::join!(serves, member.asks(&relay, 1, true));
-    assert_eq!(answered.map(drop), Err(BeatFailure::NoCoordinator));
-    assert_eq!(leases, [1_001], "after {:?}", begun.elapsed());
+        events.until_taken().await
+    });
+    assert_eq!(events.await, [Event::Failed, Event::Taken(1, 1_001)], "no other heartbeat was sent");
 }
 
 #[tokio::test]
 async fn relay_notifies_fenced_member_unasked() {
     let coordinator = FakeListener::start().await;
-    let relay = Relay::start(&[&coordinator]).await;
-    let mut member = RelayedMember::new(1);
-    let serves = SimulatedStream::once(&coordinator, granted);
-    let (_open, (answered, _)) = tokio::join!(serves, member.asks(&relay, 1, true));
-    answered.unwrap();
-    // A notice for another incarnation does not concern it.
-    relay.told.ends(over(1, Incarnation::new(2)));
-    relay.told.ends(over(1, LIFE));
-    assert_eq!(member.told_over().await, (over(1, LIFE), relay.address.address.clone()));
+    let (relay, nowhere) = (Relay::start(&[&coordinator]).await, nowhere());
+    let member = carried(1, &relay, ONCE, None, &nowhere);
+    let events = member.run(async |events| {
+        let _open = SimulatedStream::once(&coordinator, granted).await;
+        events.until_answered().await;
+        // A notice for another incarnation does not concern it.
+        relay.told.ends(over(1, Incarnation::new(2)));
+        relay.told.ends(over(1, LIFE));
+        events.until_event(Event::Fenced).await
+    });
+    assert_eq!(events.await, [Event::Over(over(1, LIFE), relay.address.address.clone()), Event::Fenced]);
 }
 
 #[tokio::test]
 async fn fenced_member_is_notified_without_any_coordinator() {
-    let relay = Relay::start(&[]).await;
+    let (relay, nowhere) = (Relay::start(&[]).await, nowhere());
     relay.told.ends(over(1, LIFE));
-    let (answered, _) = RelayedMember::new(1).asks(&relay, 1, false).await;
-    assert_eq!(answered.map(drop), Err(BeatFailure::Stale));
-    let (answered, _) = RelayedMember::new(2).asks(&relay, 1, false).await;
-    let lives = matches!(answered, Err(BeatFailure::NoCoordinator | BeatFailure::Failed(None)));
-    assert!(lives, "another member is not told so: {answered:?}");
+    carried(1, &relay, ONCE, None, &nowhere).run(async |events| events.until_event(Event::Fenced).await).await;
+    let other = carried(2, &relay, ONCE, None, &nowhere);
+    let events = other.run(async |events| events.until_event(Event::Failed).await).await;
+    assert_eq!(events, [Event::Failed], "another member is not told so");
     // A client that does not know this notice reads it as a refusal of the relay.
     let (mut reader, mut writer) = relay.stream().await;
-    let beats = vec![RelayedMember::new(1).beat(9)];
+    let beats = vec![beat(NodeId::new(1), LIFE, 9)];
     writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 7, beats, relay: None }));
     writer.flush().await.unwrap();
     let answer = timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an answer").unwrap();
@@ -98,16 +101,15 @@ async fn fenced_member_is_notified_without_any_coordinator() {
 #[tokio::test]
 async fn stopping_relay_is_left_at_once() {
     let coordinator = FakeListener::start().await;
-    let relay = Relay::start(&[&coordinator]).await;
-    let mut member = RelayedMember::new(1);
-    let stops = async {
+    let (relay, nowhere) = (Relay::start(&[&coordinator]).await, nowhere());
+    let member = carried(1, &relay, ONCE, None, &nowhere);
+    let events = member.run(async |events| {
         let mut serving = SimulatedStream::begin(&coordinator).await;
         serving.hears().await;
         relay.stop.cancel();
-        serving
-    };
-    let ((answered, _), _open) = tokio::join!(member.asks(&relay, 1, false), stops);
-    assert_eq!(answered.map(drop), Err(BeatFailure::Failed(None)));
+        events.until_event(Event::Failed).await
+    });
+    assert_eq!(events.await, [Event::Failed]);
 }
 
 #[tokio::test]
@@ -115,7 +117,7 @@ async fn member_cannot_send_heartbeats_of_others() {
     let coordinator = FakeListener::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let (mut reader, mut writer) = relay.stream().await;
-    let beats = [RelayedMember::new(1).beat(1), RelayedMember::new(2).beat(1)].into();
+    let beats = [1, 2].map(|node| beat(NodeId::new(node), LIFE, 1)).into();
     writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 1, beats, relay: None }));
     writer.flush().await.unwrap();
     let answer = timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an end");
@@ -130,26 +132,20 @@ fn key(storage: u128) -> BeatKey {
 #[tokio::test]
 async fn lease_forged_by_relay_is_rejected() {
     let coordinator = FakeListener::start().await;
-    let relay = Relay::start(&[&coordinator]).await;
-    let mut member = RelayedMember::with_key(1, Some(key(1)));
-    let serves = async {
-        let mut serving = SimulatedStream::begin(&coordinator).await;
-        for forger in [None, Some(key(7)), Some(key(1))] {
-            let beats = serving.answers(|beats| granted_as(beats, forger.as_ref())).await;
-            assert!(key(1).proves(&beat_statement(&beats.beats[0]), &beats.beats[0].proof));
-        }
-        serving
-    };
-    let asks = async {
-        for number in [1, 2] {
-            let (answered, leases) = member.asks(&relay, number, false).await;
-            assert_eq!((answered.map(drop), leases), (Err(BeatFailure::Failed(None)), vec![]), "made up");
-        }
-        member.asks(&relay, 3, true).await
-    };
-    let (_open, (answered, leases)) = tokio::join!(serves, asks);
-    assert!(answered.is_ok());
-    assert_eq!(leases, [1_001]);
+    let (relay, nowhere) = (Relay::start(&[&coordinator]).await, nowhere());
+    let mut events = carried(1, &relay, EVERY, Some(key(1)), &nowhere)
+        .run(async |events| {
+            let mut serving = SimulatedStream::begin(&coordinator).await;
+            for forger in [None, Some(key(7)), Some(key(1))] {
+                let beats = serving.answers(|beats| granted_as(beats, forger.as_ref())).await;
+                assert!(key(1).proves(&beat_statement(&beats.beats[0]), &beats.beats[0].proof));
+            }
+            events.until_taken().await
+        })
+        .await;
+    let Some(Event::Taken(number, 1_001)) = events.pop() else { panic!("{events:?}") };
+    assert!(number > 2, "the leases in the first answers are made up: {number}");
+    assert!(events.len() >= 2 && events.iter().all(|event| *event == Event::Failed), "{events:?}");
 }
 
 /// Returns updates that bring a node to this version, as a coordinator encodes them.
@@ -184,43 +180,45 @@ fn answer_with(
 #[tokio::test]
 async fn table_updates_go_to_member_named_in_answer() {
     let coordinator = FakeListener::start().await;
-    let relay = Relay::start(&[&coordinator]).await;
-    let mut member = RelayedMember::new(1);
-    let serves = SimulatedStream::once(&coordinator, |beats| {
-        answer_with(beats, vec![encoded_news(7), encoded_news(9)], 1, None, None)
+    let (relay, nowhere) = (Relay::start(&[&coordinator]).await, nowhere());
+    let member = carried(1, &relay, ONCE, None, &nowhere);
+    let events = member.run(async |events| {
+        let news = vec![encoded_news(7), encoded_news(9)];
+        let _open = SimulatedStream::once(&coordinator, |beats| answer_with(beats, news, 1, None, None)).await;
+        events.until(|event| matches!(event, Event::News(_))).await
     });
-    let (_open, (answered, leases)) = tokio::join!(serves, member.asks(&relay, 1, true));
-    assert!(answered.is_ok() && leases == [1_001]);
-    assert_eq!(*member.news.lock().unwrap(), [Ok(Version::new(9))]);
+    let events = events.await;
+    assert_eq!(events.last(), Some(&Event::News(Ok(Version::new(9)))));
+    assert!(events.contains(&Event::Taken(1, 1_001)), "{events:?}");
 }
 
 #[tokio::test]
 async fn table_updates_forged_by_relay_are_rejected() {
     let coordinator = FakeListener::start().await;
-    let relay = Relay::start(&[&coordinator]).await;
-    let mut member = RelayedMember::with_key(1, Some(key(1)));
-    let serves = async {
-        let mut serving = SimulatedStream::begin(&coordinator).await;
-        let own = key(1);
-        for (version, forger) in [(7, key(7)), (8, key(1))] {
-            let news = vec![encoded_news(version)];
-            serving.answers(|beats| answer_with(beats, news, 0, Some(&own), Some(&forger))).await;
-        }
-        // The proof is for other updates than the ones that come.
-        let others = |beats: &Beats| {
-            let news = vec![encoded_news(10)];
-            HeartbeatAnswers { news, ..answer_with(beats, vec![encoded_news(9)], 0, Some(&own), Some(&own)) }
-        };
-        serving.answers(others).await;
-        serving
-    };
-    let asks = async {
-        for number in [1, 2, 3] {
-            let (answered, leases) = member.asks(&relay, number, true).await;
-            assert!(answered.is_ok() && leases == [1_001], "the lease is the coordinator's, whatever came along");
-        }
-    };
-    let (_open, ()) = tokio::join!(serves, asks);
-    let news = [Err(ErrorKind::Refused), Ok(Version::new(8)), Err(ErrorKind::Refused)];
-    assert_eq!(*member.news.lock().unwrap(), news);
+    let (relay, nowhere) = (Relay::start(&[&coordinator]).await, nowhere());
+    carried(1, &relay, EVERY, Some(key(1)), &nowhere)
+        .run(async |events| {
+            let mut serving = SimulatedStream::begin(&coordinator).await;
+            let own = key(1);
+            let mut comes = async |news: Result<Version, ErrorKind>| {
+                let events = events.until(|event| matches!(event, Event::News(_))).await;
+                assert_eq!(events.last(), Some(&Event::News(news)));
+                let taken = events.iter().any(|event| matches!(event, Event::Taken(_, 1_001)));
+                assert!(taken, "the lease is the coordinator's, whatever came along: {events:?}");
+            };
+            for (version, forger, expected) in [(7, key(7), Err(ErrorKind::Refused)), (8, key(1), Ok(Version::new(8)))]
+            {
+                let news = vec![encoded_news(version)];
+                serving.answers(|beats| answer_with(beats, news, 0, Some(&own), Some(&forger))).await;
+                comes(expected).await;
+            }
+            // The proof is for other updates than the ones that come.
+            let others = |beats: &Beats| {
+                let news = vec![encoded_news(10)];
+                HeartbeatAnswers { news, ..answer_with(beats, vec![encoded_news(9)], 0, Some(&own), Some(&own)) }
+            };
+            serving.answers(others).await;
+            comes(Err(ErrorKind::Refused)).await;
+        })
+        .await;
 }

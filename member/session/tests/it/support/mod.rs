@@ -1,6 +1,7 @@
 //! Shared helpers of the heartbeat tests.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+pub mod beating;
 pub mod relaying;
 
 use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, accept};

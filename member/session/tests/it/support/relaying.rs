@@ -1,24 +1,20 @@
 //! Coordinator, relay and members for tests of relays.
 
+use super::beating::TestMember;
 use super::{FakeListener, SOON};
 use archon_frames::{FrameReader, FrameWriter, StreamKind};
-use archon_member::{GrantOutcome, LeaseAnswer, Rows};
+use archon_member::{HeartbeatPace, Rows};
 use archon_proto::convert::members::beat_proofs::answer_statement;
 use archon_proto::convert::members::beats::{
     Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, HeartbeatAnswers, LeaseGrant,
 };
 use archon_proto::convert::members::session::Member;
-use archon_proto::convert::tables::table_updates::TableUpdates;
 use archon_proto::v1;
 use archon_security::{BeatKey, Transport};
-use archon_session::{
-    BeatFailure, BeatOutcome, BeatStreams, BootClock, Coordinators, MessageReceiver, Recipient, RelayStreams,
-};
-use archon_types::{
-    ClusterId, ErrorDetail, ErrorKind, FencingProof, Incarnation, LeaseTiming, NodeId, RelayAddress, Version,
-};
+use archon_session::{BootClock, Coordinators, RelayStreams};
+use archon_types::{ClusterId, ErrorDetail, FencingProof, Incarnation, LeaseTiming, NodeId, RelayAddress, Version};
 use std::sync::{Arc, Mutex};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -172,76 +168,32 @@ impl Drop for Relay {
     }
 }
 
-/// A member, with the received fencing notices and their senders.
-pub struct RelayedMember {
-    streams: BeatStreams,
-    heard: MessageReceiver,
-    node: NodeId,
-    told: mpsc::UnboundedSender<(FencingProof, String)>,
-    hears: mpsc::UnboundedReceiver<(FencingProof, String)>,
-    /// Received table updates: the version up to which they are complete, or the error.
-    pub news: Mutex<Vec<Result<Version, ErrorKind>>>,
+/// Returns a member that sends a heartbeat to the relay every `heartbeat_ms`, and knows no coordinator.
+pub fn carried<'a>(
+    node: u64,
+    relay: &Relay,
+    heartbeat_ms: u64,
+    key: Option<BeatKey>,
+    nowhere: &'a Coordinators,
+) -> TestMember<'a> {
+    TestMember {
+        coordinators: nowhere,
+        member: Member { cluster: cluster(), node: NodeId::new(node), incarnation: LIFE },
+        relays: vec![relay.address.clone()],
+        key,
+        pace: HeartbeatPace {
+            heartbeat_ms,
+            relay_ms: heartbeat_ms,
+            answer_ms: 150,
+            pause_max_ms: 20,
+            spread_ms: 0,
+            distant_ms: heartbeat_ms,
+        },
+        now: NOW,
+    }
 }
 
-impl RelayedMember {
-    pub fn new(node: u64) -> Self {
-        Self::with_key(node, None)
-    }
-
-    pub fn with_key(node: u64, key: Option<BeatKey>) -> Self {
-        let node = NodeId::new(node);
-        let member = Member { cluster: cluster(), node, incarnation: LIFE };
-        let (streams, heard) = BeatStreams::new(member, key, Transport::default(), SOON);
-        let (told, hears) = mpsc::unbounded_channel();
-        Self { streams, heard, node, told, hears, news: Mutex::default() }
-    }
-
-    pub fn beat(&self, number: u64) -> Beat {
-        super::beat(self.node, LIFE, number)
-    }
-
-    /// Sends one heartbeat by the relay, then listens until a lease was granted, if `until_taken`.
-    pub async fn asks(
-        &mut self,
-        relay: &Relay,
-        number: u64,
-        until_taken: bool,
-    ) -> (Result<BeatOutcome, BeatFailure>, Vec<u64>) {
-        let (leases, mut taken) = mpsc::unbounded_channel();
-        let take = |answer: LeaseAnswer, now| {
-            assert_eq!((answer.node, now), (self.node, NOW));
-            leases.send(answer.lease_ms).unwrap();
-            GrantOutcome::Granted { lapsed_ms: 0, withdrawn: answer.withdrawn }
-        };
-        let beat = self.beat(number);
-        let asks = async {
-            let answered = self.streams.beat(Recipient::Relay(&relay.address), beat).await;
-            let mut leases = Vec::new();
-            if until_taken {
-                leases.extend(timeout(SOON, taken.recv()).await.expect("a lease"));
-            }
-            (answered, leases)
-        };
-        let told_over = |over: FencingProof, by: &str| {
-            self.told.send((over, by.to_owned())).unwrap();
-            (over.node, over.incarnation) == (self.node, LIFE)
-        };
-        let news = |news: Result<TableUpdates, ErrorDetail>| {
-            self.news.lock().unwrap().push(news.map(|news| news.complete).map_err(|detail| detail.kind));
-        };
-        tokio::select! {
-            asked = asks => asked,
-            never = self.streams.listen(&mut self.heard, take, told_over, news) => match never {},
-        }
-    }
-
-    /// Listens until a fencing notice arrives.
-    pub async fn told_over(&mut self) -> (FencingProof, String) {
-        let take = |answer: LeaseAnswer, _| panic!("{answer:?}");
-        let told_over = |over: FencingProof, by: &str| self.told.send((over, by.to_owned())).is_ok();
-        tokio::select! {
-            told = timeout(SOON, self.hears.recv()) => told.expect("word of an end").unwrap(),
-            never = self.streams.listen(&mut self.heard, take, told_over, |_| ()) => match never {},
-        }
-    }
+/// Returns no coordinators.
+pub fn nowhere() -> Coordinators {
+    Coordinators::new(Vec::new(), Transport::default(), Vec::new)
 }
