@@ -1,6 +1,7 @@
 """Tests of the package against a scripted agent."""
 
 import asyncio
+import io
 import logging
 import os
 import threading
@@ -12,8 +13,9 @@ from unittest import mock
 from fake_agent import FakeAgent
 
 from archon_participant import AgentError, AsyncParticipant, Grant, Lost, NotOwned, Participant
-from archon_participant import _answers, _clock, _http
+from archon_participant import _answers, _clock
 from archon_participant import _participant
+from archon_participant._exchange import Exchange
 from archon_participant._grant import ACQUIRING, LOST, OWNED, Permission
 
 
@@ -88,15 +90,44 @@ class PermissionTest(unittest.TestCase):
             self.assertEqual(Paused("jobs", 7, 3, 5, 1, permission).valid_for(), 0.0)
 
 
-class ConnectionTest(unittest.TestCase):
+class ExchangeTest(unittest.TestCase):
+    def exchange(self, answers: bytes) -> "tuple[Exchange, mock.Mock]":
+        """Returns a connection with these answers, and its socket."""
+        connection = mock.Mock(host="::1", port=7700)
+        connection.sock.makefile.return_value = io.BytesIO(answers)
+        return Exchange(connection), connection.sock
+
     def test_request_is_one_write(self) -> None:
-        connection = _http.connection("127.0.0.1:7700", 1.0)
-        connection.sock = mock.Mock()
-        connection.request("POST", "/v1/heartbeat", b'{"seen":7}', {"archon-session": "s1"})
-        [write] = connection.sock.sendall.call_args_list
-        head, _, body = write.args[0].partition(b"\r\n\r\n")
-        self.assertIn(b"archon-session: s1", head)
+        ok = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+        exchange, connection = self.exchange(ok + ok.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        self.assertEqual(exchange.send("POST", "/v1/heartbeat", "s1", b'{"seen":7}', 1.0), (200, b"{}"))
+        self.assertTrue(exchange.is_kept)
+        self.assertEqual(exchange.send("GET", "/v1/where/a", None, None, 1.0), (200, b"{}"))
+        self.assertFalse(exchange.is_kept)
+        first, second = [call.args[0] for call in connection.sendall.call_args_list]
+        self.assertEqual(second, b"GET /v1/where/a HTTP/1.1\r\nhost: [::1]:7700\r\n\r\n")
+        head, _, body = first.partition(b"\r\n\r\n")
+        self.assertIn(b"archon-session: s1\r\n", head)
+        self.assertIn(b"content-length: 10", head)
         self.assertEqual(body, b'{"seen":7}')
+
+    def test_malformed_answer_is_an_error(self) -> None:
+        head = b"HTTP/1.1 200 OK\r\n"
+        for broken in (b"", b"HTTP/1.1 200", head, head + b"content-length: 2\r\n\r\n{"):
+            with self.assertRaises(OSError, msg=broken):
+                self.exchange(broken)[0].send("GET", "/", None, None, 1.0)
+        for foreign in (
+            b"SSH-2.0-OpenSSH\r\n",
+            b"HTTP/1.1 OK\r\n\r\n",
+            head + b"\r\n",
+            head + b"content-length: -1\r\n\r\n",
+            head + b"content-length: 99999999999\r\n\r\n",
+            head + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        ):
+            with self.assertRaises(ValueError, msg=foreign):
+                self.exchange(foreign)[0].send("GET", "/", None, None, 1.0)
+        with self.assertRaises(ValueError):
+            self.exchange(b"")[0].send("GET", "/\r\nx: y", None, None, 1.0)
 
 
 class ParticipantTest(unittest.TestCase):

@@ -18,6 +18,9 @@ RETRY_SECONDS = 0.1
 #: request together, at the cost of one commit of the coordinators.
 GATHER_SECONDS = 0.001
 
+#: `json.dumps` with an option makes an encoder for each call.
+_ENCODER = json.JSONEncoder(allow_nan=False)
+
 #: Handles the outcome of an answer: ``None``, or why it was not taken.
 Outcome = Callable[[Optional[AgentError]], None]
 
@@ -28,7 +31,7 @@ class _Unsent:
     """An answer without an outcome."""
 
     def __init__(self, session: str, body: Document, outcome: Outcome, is_needed: Optional[Callable[[], bool]]) -> None:
-        self.session, self.text = session, json.dumps(body, allow_nan=False).encode()
+        self.session, self.text = session, _ENCODER.encode(body).encode()
         self.outcome = outcome
         #: ``None`` for a single attempt.
         self.is_needed = is_needed

@@ -7,10 +7,11 @@ import socket
 import ssl
 import threading
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 from urllib.parse import quote
 
 from ._errors import AgentError
+from ._exchange import Exchange
 
 Document = Dict[str, Any]
 
@@ -43,28 +44,7 @@ class Whereabouts:
     owner: Optional[Owner]
 
 
-class _Connection(http.client.HTTPConnection):
-    """A connection that sends the head of a request together with its body, so that the agent is woken once."""
-
-    _parts: Optional[List[bytes]] = None
-
-    def send(self, data: Any) -> None:
-        if self._parts is None:
-            super().send(data)
-        else:
-            self._parts.append(data)
-
-    def request(self, method: str, url: str, body: Any = None, headers: Any = {}, **options: Any) -> None:
-        parts: List[bytes] = []
-        self._parts = parts
-        try:
-            super().request(method, url, body, headers, **options)
-        finally:
-            self._parts = None
-        self.send(b"".join(parts))
-
-
-class _UnixConnection(_Connection):
+class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
@@ -89,7 +69,7 @@ def parse(agent: str) -> Tuple[str, int]:
     return host.strip("[]"), port
 
 
-class _TlsConnection(_Connection, http.client.HTTPSConnection):
+class _TlsConnection(http.client.HTTPSConnection):
     """A connection to an agent, whose certificate must name the host and be of a participant."""
 
     def connect(self) -> None:
@@ -121,18 +101,22 @@ def connection(agent: str, timeout: float, tls_dir: Optional[str] = None) -> htt
     if not port:
         return _UnixConnection(host, timeout)
     if tls_dir is None:
-        return _Connection(host, port, timeout=timeout)
+        return http.client.HTTPConnection(host, port, timeout=timeout)
     return _TlsConnection(host, port, timeout=timeout, context=tls_context(tls_dir))
 
 
 def refusal(response: http.client.HTTPResponse) -> AgentError:
     """Returns the error of a refused request."""
-    body = response.read(65_536)
+    return error_of(response.status, response.read(65_536))
+
+
+def error_of(status: int, body: bytes) -> AgentError:
+    """Returns the error in the body of a refusal."""
     try:
         error = json.loads(body)["error"]
         return AgentError(str(error["kind"]), str(error["message"]))
     except (ValueError, KeyError, TypeError):
-        return AgentError("unreachable", f"the agent answered {response.status} without a document")
+        return AgentError("unreachable", f"the agent answered {status} without a document")
 
 
 class Caller:
@@ -142,7 +126,7 @@ class Caller:
         self._agent = agent
         self._tls_dir = tls_dir
         self._lock = threading.Lock()
-        self._connection: Optional[http.client.HTTPConnection] = None
+        self._exchange: Optional[Exchange] = None
         self._closed = False
         #: Process that opened the connection.
         self._pid: Optional[int] = None
@@ -173,7 +157,6 @@ class Caller:
         within: Optional[float] = None,
     ) -> Document:
         """As :meth:`call`, with an encoded body."""
-        headers = {"archon-session": session} if session else {}
         self.check_process()
         timeout = self.timeout if within is None else max(0.01, min(self.timeout, within))
         if not self._lock.acquire(timeout=timeout):
@@ -183,18 +166,15 @@ class Caller:
                 try:
                     if self._closed:
                         raise AgentError("unreachable", "the participant has stopped")
-                    if self._connection is None:
+                    if self._exchange is None:
                         self._pid = os.getpid()
-                        self._connection = connection(self._agent, timeout, self._tls_dir)
-                    # Also for a connection that an earlier request opened.
-                    self._connection.timeout = timeout
-                    if self._connection.sock is not None:
-                        self._connection.sock.settimeout(timeout)
-                    self._connection.request(method, path, data, headers)
-                    response = self._connection.getresponse()
-                    if response.status != 200:
-                        raise refusal(response)
-                    found = json.loads(response.read())
+                        self._exchange = Exchange(connection(self._agent, timeout, self._tls_dir))
+                    status, body = self._exchange.send(method, path, session, data, timeout)
+                    if not self._exchange.is_kept:
+                        self._drop()
+                    if status != 200:
+                        raise error_of(status, body)
+                    found = json.loads(body)
                     return found if isinstance(found, dict) else {}
                 except (OSError, http.client.HTTPException, ValueError) as error:
                     self._drop()
@@ -221,17 +201,17 @@ class Caller:
     def close(self) -> None:
         """Ends the connection for good, also while another thread waits for an answer."""
         self._closed = True
-        open_now = self._connection
+        open_now = self._exchange
         if open_now is not None:
-            _shut(open_now.sock)
+            _shut(open_now.socket)
         if self._lock.acquire(blocking=False):
             self._drop()
             self._lock.release()
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._exchange is not None:
+            self._exchange.close()
+            self._exchange = None
 
 
 def _shut(open_now: Optional[socket.socket]) -> None:
