@@ -4,6 +4,9 @@ import asyncio
 import io
 import logging
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -13,9 +16,10 @@ from unittest import mock
 from fake_agent import FakeAgent
 
 from archon_participant import AgentError, AsyncParticipant, Grant, Lost, NotOwned, Participant
-from archon_participant import _answers, _clock
+from archon_participant import _answers, _clock, _work
 from archon_participant import _participant
 from archon_participant._exchange import Exchange
+from archon_participant._flag import Flag
 from archon_participant._grant import ACQUIRING, LOST, OWNED, Permission
 
 
@@ -88,6 +92,72 @@ class PermissionTest(unittest.TestCase):
         permission.until = 150.0
         with mock.patch.object(_clock, "now", lambda: times[0]):
             self.assertEqual(Paused("jobs", 7, 3, 5, 1, permission).valid_for(), 0.0)
+
+
+class FlagTest(unittest.TestCase):
+    def raised(self, handler: Callable[..., Any]) -> None:
+        """Has a signal run the handler on this thread, while it waits."""
+        before = signal.signal(signal.SIGALRM, handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+    def test_handler_sets_the_flag_that_its_thread_awaits(self) -> None:
+        flag = Flag()
+        self.assertFalse(flag.wait(0.0))
+        self.raised(lambda *_: flag.set())
+        self.assertTrue(flag.wait(20.0) and flag.wait(0.0) and flag.is_set())
+        flag.set()
+        self.assertTrue(flag.wait(-1.0))
+
+    def test_handler_that_raises_leaves_the_flag_usable(self) -> None:
+        flag = Flag()
+
+        def fail(*_: Any) -> None:
+            raise KeyError("a signal")
+
+        self.raised(fail)
+        with self.assertRaises(KeyError):
+            flag.wait(20.0)
+        flag.set()
+        self.assertTrue(flag.wait(0.0))
+
+    def test_flag_wakes_all_that_wait(self) -> None:
+        flag, woken = Flag(), []
+        threads = [threading.Thread(target=lambda: woken.append(flag.wait(20.0))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        flag.set()
+        for thread in threads:
+            thread.join(20.0)
+        self.assertEqual(woken, [True] * 4)
+
+
+#: A signal arrives within a call on the main thread, and its handler stops the participant.
+STOPPED_BY_A_SIGNAL = """
+import signal, time
+from fake_agent import FakeAgent
+from archon_participant import NotOwned, Participant
+
+agent = FakeAgent()
+participant = Participant("jobs", agent.address).start()
+agent.acquire(3, 5)
+while not participant.owned():
+    time.sleep(0.005)
+signal.signal(signal.SIGUSR1, lambda *_: print("released", participant.stop()))
+
+
+class Interrupted(dict):
+    def get(self, key, default=None):
+        signal.raise_signal(signal.SIGUSR1)
+        return super().get(key, default)
+
+
+participant._session.grants = Interrupted(participant._session.grants)
+try:
+    participant.grant(3)
+except NotOwned:
+    print("not owned")
+"""
 
 
 class ExchangeTest(unittest.TestCase):
@@ -353,7 +423,7 @@ class ParticipantTest(unittest.TestCase):
             for partition in range(5):
                 self.agent.acquire(partition, 5)
             self.agent.wait(lambda: self.agent.lists)
-            until(lambda: self.agent.lists[0] + len(participant._answers._unsent) == 5)
+            until(lambda: len(self.calls) == 5 and participant._work.is_idle)
             self.agent.release_lists()
             self.agent.wait(lambda: len(self.agent.answered("acquired")) == 5)
             self.assertLessEqual(len(self.agent.lists), 2, self.agent.lists)
@@ -491,6 +561,57 @@ class ParticipantTest(unittest.TestCase):
         answers.close()
         with self.assertRaises(AgentError):
             answers.post("s1", {}, 20.0)
+
+    def test_handler_stops_a_participant_that_it_interrupts(self) -> None:
+        place = os.path.dirname(os.path.abspath(__file__))
+        ended = subprocess.run([sys.executable, "-c", STOPPED_BY_A_SIGNAL], cwd=place, stdout=subprocess.PIPE, timeout=30.0)
+        self.assertEqual(ended.stdout.decode().split("\n")[:2], ["released True", "not owned"])
+
+    def limited(self, starts: int) -> Any:
+        """Lets the process start this number of threads."""
+        start, left = threading.Thread.start, [starts]
+
+        def limited(thread: threading.Thread) -> None:
+            if thread.name.startswith("archon-"):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise RuntimeError("can't start new thread")
+            start(thread)
+
+        return mock.patch.object(threading.Thread, "start", limited)
+
+    def test_release_is_answered_without_further_threads(self) -> None:
+        with self.limited(4), self.participant() as participant:
+            for partition in range(5):
+                self.agent.acquire(partition, 5)
+            until(lambda: len(participant.owned()) == 5)
+            for partition in range(5):
+                of = {"table": "jobs", "partition": partition, "epoch": 5}
+                self.agent.fire({"event": "release", **of, "reason": "handed_over"})
+            self.agent.wait(lambda: len(self.agent.answered("released")) == 5)
+            self.assertEqual((len(participant._work.threads), len(self.agent.positions)), (1, 1))
+
+    def test_thread_that_finds_no_helper_goes_on(self) -> None:
+        work = _work.WorkQueues(8, lambda: None)
+        self.addCleanup(work.close)
+        begun, go_on, done = threading.Event(), threading.Event(), []
+        with self.limited(1):
+            work.start()
+            work.dispatch(("jobs", 0), lambda: begun.set() or go_on.wait(20.0))
+            self.assertTrue(begun.wait(20.0))
+            for partition in range(1, 4):
+                work.dispatch(("jobs", partition), lambda partition=partition: done.append(partition))
+            go_on.set()
+            until(lambda: work.is_idle)
+        self.assertEqual(done, [1, 2, 3])
+
+    def test_start_without_threads_fails_and_leaves_none(self) -> None:
+        for starts in range(4):
+            participant = self.participant(stop_within=0.5)
+            with self.limited(starts), self.assertRaises(RuntimeError):
+                participant.start()
+            threads = [*participant._threads, *participant._work.threads, participant._sender]
+            self.assertEqual([thread for thread in threads if thread and thread.is_alive()], [], starts)
 
     def test_slow_answer_does_not_keep_callbacks_waiting(self) -> None:
         self.agent.holds_lists = True

@@ -3,10 +3,13 @@
 import json
 import os
 import threading
+import time
 from collections import deque
-from typing import Callable, Deque, List, Optional
+from queue import Empty, SimpleQueue
+from typing import Callable, Deque, Iterator, List, Optional
 
 from ._errors import AgentError
+from ._flag import Flag
 from ._http import Caller, Document
 from ._log import log_exception
 
@@ -45,9 +48,12 @@ class Answers:
         self._caller = caller
         #: Returns false while further answers are expected soon. Must not wait, nor raise.
         self._is_complete = is_complete
-        self._changed = threading.Condition()
+        #: Further answers; ``None`` wakes the thread. Without a lock in Python, so a signal handler may interrupt a thread
+        #: that adds one, and stop the participant.
+        self._inbox: "SimpleQueue[Optional[_Unsent]]" = SimpleQueue()
+        #: Answers without an outcome, for the thread that sends.
         self._unsent: Deque[_Unsent] = deque()
-        self._closed = False
+        self._closed = Flag()
         #: Process that sends.
         self._pid: Optional[int] = None
 
@@ -75,7 +81,7 @@ class Answers:
         if self._pid != os.getpid():
             # The thread exists in the parent alone.
             raise AgentError("unreachable", "the connection to the agent belongs to the parent of this process")
-        ended = threading.Event()
+        ended = Flag()
         errors: List[Optional[AgentError]] = []
 
         def end(error: Optional[AgentError]) -> None:
@@ -90,42 +96,58 @@ class Answers:
 
     def flush(self) -> None:
         """Sends the answers that wait for others, as these are complete."""
-        with self._changed:
-            self._changed.notify_all()
+        self._inbox.put(None)
 
     def close(self) -> None:
         """Ends the thread. Answers that are left are not sent."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._closed.set()
+        self._inbox.put(None)
 
     def _add(self, unsent: _Unsent) -> None:
-        with self._changed:
-            if not self._closed:
-                self._unsent.append(unsent)
-                self._changed.notify()
-                return
-        _end(unsent, _STOPPED)
+        self._inbox.put(unsent)
+        if self._closed.is_set():
+            self._end_inbox()
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._unsent or self._closed)
-                self._changed.wait_for(lambda: self._closed or self._is_complete(), GATHER_SECONDS)
-                if self._closed:
+        while not self._closed.is_set():
+            if not self._unsent:
+                self._keep(self._inbox.get())
+            until = time.monotonic() + GATHER_SECONDS
+            while self._unsent and not self._closed.is_set() and not self._is_complete():
+                try:
+                    self._keep(self._inbox.get(timeout=max(0.0, until - time.monotonic())))
+                except Empty:
                     break
-            if self._post(self._next()):
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
-        # Nothing more is added.
+            for unsent in self._arrived():
+                self._keep(unsent)
+            if self._unsent and not self._closed.is_set() and self._post(self._next()):
+                self._closed.wait(RETRY_SECONDS)
         while self._unsent:
             _end(self._unsent.popleft(), _STOPPED)
+        self._end_inbox()
+
+    def _keep(self, unsent: Optional[_Unsent]) -> None:
+        if unsent is not None:
+            self._unsent.append(unsent)
+
+    def _arrived(self) -> Iterator[Optional[_Unsent]]:
+        """Takes all that is in the inbox."""
+        try:
+            while True:
+                yield self._inbox.get_nowait()
+        except Empty:
+            pass
+
+    def _end_inbox(self) -> None:
+        """Ends the answers that no thread sends any longer."""
+        for unsent in self._arrived():
+            if unsent is not None:
+                _end(unsent, _STOPPED)
 
     def _next(self) -> List[_Unsent]:
         """Takes the oldest answers of one session that fit into a request."""
         taken: List[_Unsent] = []
         size = 0
-        # Other threads only append.
         while self._unsent:
             first = self._unsent[0]
             size += len(first.text) + 1

@@ -21,7 +21,7 @@ class Permission:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._received = 0
         self._early: List[Tuple[float, int]] = []
         self.until = 0.0
@@ -55,7 +55,7 @@ class Permission:
 
     def _end_after_fork(self) -> None:
         # The lock may be held by a thread that does not exist in the child.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.end()
 
     def _apply(self) -> None:
@@ -97,7 +97,7 @@ class Grant:
         self._sequence = sequence
         self._permission = permission
         self._stage = ACQUIRING
-        self._stage_lock = threading.Lock()
+        self._stage_lock = threading.RLock()
         #: Set once the service was asked to acquire it.
         self._heard = False
 

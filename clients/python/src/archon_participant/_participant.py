@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, Optional, Type, Union
 from . import _clock
 from ._answers import Answers
 from ._errors import AgentError, NotOwned
+from ._flag import Flag
 from ._grant import ACQUIRING, HELD, LOST, OWNED, RELEASING, Grant, Permission
 from ._http import Caller, Document, Stream, Whereabouts, parse, tls_context
 from ._log import log, log_exception
@@ -37,9 +38,9 @@ class _Session:
         self.heartbeat_every = hello["heartbeat_every_for_ms"] / 1000.0
         self.permission = Permission()
         self.grants: Dict[Key, Grant] = {}
-        self.over = threading.Event()
+        self.over = Flag()
         #: Set once this side gives the session up: the agent refuses it.
-        self.failed = threading.Event()
+        self.failed = Flag()
 
 
 def _reason(error: BaseException) -> str:
@@ -96,13 +97,15 @@ class Participant:
         self._acquire, self._release, self._lost = acquire, release, lost
         self._is_alive = is_alive
         self._start_within, self._stop_within = start_within, stop_within
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler that stops the participant may interrupt a thread that holds it.
+        self._lock = threading.RLock()
         self._session: Optional[_Session] = None
         self._stream: Optional[Stream] = None
-        self._closing = threading.Event()
-        self._stopping = threading.Event()
-        self._beat = threading.Event()
-        self._connected = threading.Event()
+        self._closing = Flag()
+        self._stopping = Flag()
+        #: Ends the pause before the next heartbeat; each pause has another one.
+        self._beat = Flag()
+        self._connected = Flag()
         self._error: Optional[Exception] = None
         self._pid: Optional[int] = None
         self._answer_caller = Caller(agent, REQUEST_SECONDS, tls_dir)
@@ -119,18 +122,19 @@ class Participant:
         """Connects to the agent.
 
         Raises :class:`AgentError` if that takes too long, or the agent serves other tables; :class:`RuntimeError` if
-        the participant was started or stopped before.
+        the participant was started or stopped before, or the process may start no further threads.
         """
         with self._lock:
             if self._pid is not None or self._stopping.is_set():
                 raise RuntimeError("a participant is started once: make another one")
             self._pid = os.getpid()
-        for name, run in (("archon-events", self._run_sessions), ("archon-heartbeats", self._run_heartbeats)):
-            thread = threading.Thread(target=run, name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
-        self._sender = self._answers.start()
-        connected = self._connected.wait(self._start_within)
+        try:
+            self._start_threads()
+            connected = self._connected.wait(self._start_within)
+        except BaseException:
+            # A thread that does not start, or a signal handler that raises.
+            self.stop()
+            raise
         if self._session is None or not connected or self._stopping.is_set():
             is_stopped, error = self._stopping.is_set(), self._error
             self._close(time.monotonic() + 1.0)
@@ -145,6 +149,14 @@ class Participant:
             raise error
         return self
 
+    def _start_threads(self) -> None:
+        self._work.start()
+        self._sender = self._answers.start()
+        for name, run in (("archon-heartbeats", self._run_heartbeats), ("archon-events", self._run_sessions)):
+            thread = threading.Thread(target=run, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
     @property
     def error(self) -> Optional[Exception]:
         """The reason why there is no session now; ``None`` while there is one, and before the first attempt.
@@ -156,7 +168,8 @@ class Participant:
     def stop(self, within: Optional[float] = None) -> bool:
         """Releases everything and disconnects. Returns whether everything was released in time.
 
-        Returns at most a second after that time, also if a callback does not return: its thread ends with the process.
+        Returns at most a second after that time, also if a callback does not return: its thread ends with the process. A
+        signal handler may call it.
         """
         if self._is_forked():
             return False
@@ -222,8 +235,9 @@ class Participant:
         table = self.table if table is None else table
         grant = None
         if session is not None and not self._is_forked():
-            with self._lock:
-                grant = session.grants.get((table, partition))
+            # Without the lock, here and in `owned`: the thread of the events needs it for the releases of a stop, and a
+            # signal handler that stops the participant may interrupt this thread.
+            grant = session.grants.get((table, partition))
         if grant is None or grant._stage != OWNED or grant.valid_for() <= 0.0:
             raise NotOwned(f"partition {partition} of {table} is not owned here")
         return grant
@@ -233,8 +247,7 @@ class Participant:
         session = self._session
         if session is None or self._is_forked():
             return []
-        with self._lock:
-            grants = list(session.grants.values())
+        grants = session.grants.copy().values()
         return [grant for grant in grants if grant._stage == OWNED and grant.valid_for() > 0.0]
 
     def where(self, key: Union[str, bytes], table: Optional[str] = None) -> Whereabouts:
@@ -439,7 +452,8 @@ class Participant:
         wait = 0.05
         while not self._closing.is_set():
             self._beat.wait(wait)
-            self._beat.clear()
+            # Before the session is read: a flag that is set later is the new one.
+            self._beat = Flag()
             session = self._session
             if session is None or session.over.is_set():
                 wait = 0.05
