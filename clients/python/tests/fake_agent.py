@@ -39,6 +39,8 @@ class FakeAgent:
         self.lists: List[int] = []
         #: Lists wait before they are taken.
         self.holds_lists = False
+        #: A stop ends the session, as if nothing were owned.
+        self.ends_at_stop = True
         #: Number of heartbeats from now on that get no answer.
         self.unanswered = 0
         self.is_closed = False
@@ -131,7 +133,7 @@ class FakeAgent:
                 return 400, {"error": {"kind": "invalid", "message": "an unknown answer"}}
             if path == "/v1/answers":
                 self.answers.append(body)
-                if body["answer"] == "stop":
+                if body["answer"] == "stop" and self.ends_at_stop:
                     self.events.append({"event": "ended", "reason": "stopped"})
                 self.changed.notify_all()
                 return 200, {}

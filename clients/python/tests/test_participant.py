@@ -646,6 +646,18 @@ class ParticipantTest(unittest.TestCase):
         self.in_thread(lambda: participant.stop(within=0.1))
         self.assertTrue(all(worker.daemon for worker in participant._work.threads))
 
+    def test_incomplete_stop_names_what_it_waited_for(self) -> None:
+        logging.disable(logging.NOTSET)
+        finish = threading.Event()
+        self.addCleanup(finish.set)
+        self.agent.ends_at_stop = False
+        participant = self.participant(release=lambda *_: finish.wait(20.0)).start()
+        self.agent.acquire(3, 5)
+        until(participant.owned)
+        with self.assertLogs("archon_participant", logging.WARNING) as logs:
+            self.assertFalse(participant.stop(within=0.1))
+        self.assertIn("the stop ends after 0.1 s without the release of partition 3 of jobs", logs.output[0])
+
     def test_callback_can_stop_the_participant(self) -> None:
         stopped: List[bool] = []
         participant = self.participant(acquire=lambda _: stopped.append(participant.stop(within=0.5)))

@@ -144,7 +144,9 @@ export class Participant {
     if (session !== undefined && !session.over.isSet) {
       try {
         await this.#answers.send(session, { answer: "stop" }, Math.min(deadline, now + 1000));
-        isReleased = (await session.over.wait(deadline - performance.now())) && !session.failed.isSet;
+        const isOver = await session.over.wait(deadline - performance.now());
+        isReleased = isOver && !session.failed.isSet;
+        if (!isOver) this.#log("warning", `the stop ends after ${withinMs} ms without ${session.unreleased()}`);
       } catch (error) {
         this.#log("warning", `the stop did not reach the agent: ${text(error)}`);
       }

@@ -16,6 +16,9 @@ export function keyOf({ table, partition }) {
   return `${partition} of ${table}`;
 }
 
+/** Most partitions that the warning of an incomplete stop names. */
+const UNRELEASED_SHOWN = 8;
+
 /** One session with the agent. */
 export class Session {
   #callbacks;
@@ -39,6 +42,14 @@ export class Session {
     this.tables = tables.map(String);
     this.leaseMs = integer(hello, "service_lease_for_ms");
     this.heartbeatEveryMs = integer(hello, "heartbeat_every_for_ms");
+  }
+
+  /** Describes what a stop waits for. */
+  unreleased() {
+    const held = [...this.grants.keys()].map((key) => `partition ${key}`);
+    if (held.length === 0) return "the end of the session by the agent";
+    const more = held.length > UNRELEASED_SHOWN ? ` and ${held.length - UNRELEASED_SHOWN} more` : "";
+    return `the release of ${held.slice(0, UNRELEASED_SHOWN).join(", ")}${more}`;
   }
 
   /**

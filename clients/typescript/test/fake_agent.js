@@ -41,6 +41,8 @@ export class FakeAgent {
   isBusy = false;
   /** Kinds of answers of which the next is refused as invalid. */
   refuseOnce = [];
+  /** A stop ends the session, as if nothing were owned. */
+  endsAtStop = true;
   /** Number of heartbeats from now on that get no answer. */
   unanswered = 0;
   /** Open streams: `{ response, position }`. */
@@ -114,7 +116,7 @@ export class FakeAgent {
       return { kind: "invalid", message: "an unknown answer" };
     }
     this.answers.push(answer);
-    if (answer.answer === "stop") this.fire({ event: "ended", reason: "stopped" });
+    if (answer.answer === "stop" && this.endsAtStop) this.fire({ event: "ended", reason: "stopped" });
     return undefined;
   }
 

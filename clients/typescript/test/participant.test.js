@@ -478,6 +478,19 @@ describe("participant", () => {
     assert.deepEqual(participant.owned(), []);
   });
 
+  it("incomplete_stop_names_what_it_waited_for", async () => {
+    const logged = [];
+    agent.endsAtStop = false;
+    const participant = await make({ log: (level, message) => void logged.push(`${level}: ${message}`) }).start();
+    agent.acquire(3, 5);
+    await owns(participant);
+    assert.equal(await participant.stop(100), false);
+    assert.deepEqual(
+      logged.filter((line) => line.startsWith("warning")),
+      ["warning: the stop ends after 100 ms without the release of partition 3 of jobs"],
+    );
+  });
+
   it("stop_does_not_wait_for_an_earlier_answer", async () => {
     const participant = await make().start();
     let isHeldAnswered = false;

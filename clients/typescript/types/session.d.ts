@@ -26,6 +26,8 @@ export class Session {
     tables: string[];
     leaseMs: number;
     heartbeatEveryMs: number;
+    /** Describes what a stop waits for. */
+    unreleased(): string;
     /**
      * Applies an event at once; callbacks run later. An unknown event is from a newer agent, and has no effect.
      *

@@ -23,6 +23,9 @@ UNREACHED_WARNED = 10
 #: Time limit of one request, in seconds.
 REQUEST_SECONDS = 5.0
 
+#: Most partitions that the warning of an incomplete stop names.
+UNRELEASED_SHOWN = 8
+
 #: Longest reason of a refusal, in bytes of UTF-8. The agent takes a body of 64 KiB.
 REASON_BYTES_MAX = 1024
 
@@ -41,6 +44,14 @@ class _Session:
         self.over = Flag()
         #: Set once this side gives the session up: the agent refuses it.
         self.failed = Flag()
+
+    def unreleased(self) -> str:
+        """Describes what a stop waits for."""
+        held = [f"partition {partition} of {table}" for table, partition in self.grants.copy()]
+        if not held:
+            return "the end of the session by the agent"
+        more = f" and {len(held) - UNRELEASED_SHOWN} more" if len(held) > UNRELEASED_SHOWN else ""
+        return f"the release of {', '.join(held[:UNRELEASED_SHOWN])}{more}"
 
 
 def _reason(error: BaseException) -> str:
@@ -173,7 +184,8 @@ class Participant:
         """
         if self._is_forked():
             return False
-        deadline = time.monotonic() + (self._stop_within if within is None else within)
+        limit = self._stop_within if within is None else within
+        deadline = time.monotonic() + limit
         # No session begins after this one.
         self._stopping.set()
         self._connected.set()
@@ -181,7 +193,10 @@ class Participant:
         if session is not None and not session.over.is_set():
             try:
                 self._send_stop(session, min(deadline, time.monotonic() + 1.0))
-                released = session.over.wait(max(0.0, deadline - time.monotonic())) and not session.failed.is_set()
+                is_over = session.over.wait(deadline - time.monotonic())
+                released = is_over and not session.failed.is_set()
+                if not is_over:
+                    log(logging.WARNING, "the stop ends after %.1f s without %s", limit, session.unreleased())
             except AgentError as error:
                 log(logging.WARNING, "the stop did not reach the agent: %s", error)
         self._close(max(deadline, time.monotonic() + 0.5))
