@@ -1,6 +1,7 @@
 //! Watches of a table's owners, as documents for callers in other processes.
 
-use super::routes::{Owner, Routes};
+use super::routes::{Owner, RouteChanges, Routes};
+use crate::error::Error;
 use archon_documents::{OwnerAddress, PartitionOwner, TableOwners, Whereabouts};
 use archon_types::Version;
 use std::fmt;
@@ -31,9 +32,13 @@ impl OwnersWatch {
     }
 
     /// Returns the owners of all partitions.
-    pub fn read_all(&mut self) -> TableOwners {
+    ///
+    /// # Errors
+    /// As [`Routes::all_known`].
+    pub fn read_all(&mut self) -> Result<TableOwners, Error> {
+        let changes = self.routes.all_known()?;
         self.seen = Version::ZERO;
-        self.document()
+        Ok(self.document_of(changes))
     }
 
     /// Returns the owners that have changed since the last read, all at the first one; `None` if there are none.
@@ -70,6 +75,11 @@ impl OwnersWatch {
             self.seen = Version::ZERO;
             changes = self.routes.changes_since(self.seen);
         }
+        self.document_of(changes)
+    }
+
+    /// Returns the document of changes since the last read.
+    fn document_of(&mut self, changes: RouteChanges) -> TableOwners {
         let complete = self.seen == Version::ZERO;
         self.seen = changes.version;
         let shown = |(partition, owner): (u32, Option<Owner>)| PartitionOwner { partition, owner: owner.map(address) };
@@ -85,10 +95,12 @@ impl OwnersWatch {
 
 impl Routes {
     /// Returns the partition of a key with its owner, as a document for callers in other processes.
-    pub fn whereabouts(&self, key: impl AsRef<[u8]>) -> Whereabouts {
-        let partition = self.partition_of(key);
-        let owner = self.owner(partition).map(address);
-        Whereabouts { table: self.table_name(), partition: partition.index, owner }
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn whereabouts(&self, key: impl AsRef<[u8]>) -> Result<Whereabouts, Error> {
+        let (partition, owner) = self.find(key)?;
+        Ok(Whereabouts { table: self.table_name(), partition: partition.index, owner: owner.map(address) })
     }
 }
 

@@ -14,6 +14,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
+/// Pause before a caller asks again for an unknown owner, in milliseconds.
+const RETRY_AFTER_MS: u64 = 50;
+
 /// Owner of a partition, as reported by the coordinators. It may have changed since: the called service checks its
 /// ownership, and [`Routes::wrong`] handles its refusal.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,21 +104,23 @@ impl Routes {
     }
 
     /// Returns the owners that may have changed after this version, all for [`Version::ZERO`]. Several changes of a
-    /// partition are one, so a caller that is slow needs no queue.
+    /// partition are one, so a caller that is slow needs no queue. A partition with an unknown owner is left out, and is
+    /// a change once its row and the row of its owner have arrived.
     pub fn changes_since(&self, version: Version) -> RouteChanges {
         let table = self.table.load();
-        let change = |index| {
-            // A merged partition is listed whenever the table has changed: its row is gone, and its version with it.
-            let Some(row) = table.partition(index) else {
-                return (version == Version::ZERO || table.version() > version).then_some((index, None));
-            };
-            // The owner may have registered again, with another address.
-            let member = row.leader_placement().and_then(|placement| table.node(placement.node));
-            let is_new = row.version > version || member.is_some_and(|member| member.version > version);
-            (is_new || version == Version::ZERO).then(|| (index, owner(&table, row)))
-        };
-        let owners = (0..table.table().keys.numbers_end()).filter_map(change).collect();
+        let owners = changes_in(&table, version).filter_map(|(index, owner)| Some((index, owner.ok()?))).collect();
         RouteChanges { table: table.table().id, version: table.version(), owners }
+    }
+
+    /// Returns the owners of all partitions, as changes since [`Version::ZERO`].
+    ///
+    /// # Errors
+    /// `Unavailable` while the owner of a partition is unknown.
+    pub fn all_known(&self) -> Result<RouteChanges, Error> {
+        let table = self.table.load();
+        let owners = changes_in(&table, Version::ZERO).map(|(index, owner)| Ok((index, owner?)));
+        let owners = owners.collect::<Result<_, ErrorDetail>>()?;
+        Ok(RouteChanges { table: table.table().id, version: table.version(), owners })
     }
 
     /// Returns whether the owners are participants, not nodes with rows. Every certificate of the cluster may read
@@ -150,6 +155,18 @@ impl Routes {
             return None;
         }
         owner(&table, table.partition(partition.index)?)
+    }
+
+    /// Returns a key's partition with its owner, if it has one.
+    ///
+    /// # Errors
+    /// `Unavailable` while the owner is unknown: the row of the partition, or of its owner, has not arrived. Then
+    /// [`Self::owner_of`] returns none.
+    pub fn find(&self, key: impl AsRef<[u8]>) -> Result<(PartitionId, Option<Owner>), Error> {
+        let table = self.table.load();
+        let partition = table.partition_of(key.as_ref());
+        let row = table.partition(partition.index).ok_or_else(|| unknown(&table, partition.index))?;
+        Ok((partition, known_owner(&table, row)?))
     }
 
     /// Returns the owner of a key's partition, if it has one.
@@ -198,6 +215,45 @@ fn with_advice(error: Error, table: &str) -> Error {
         }
         other => other,
     }
+}
+
+/// Yields the numbers of the partitions that may have changed after this version, with their owners.
+fn changes_in(
+    table: &PartitionTable,
+    version: Version,
+) -> impl Iterator<Item = (u32, Result<Option<Owner>, ErrorDetail>)> {
+    let change = move |index| {
+        let Some(row) = table.partition(index) else {
+            // In a table by ranges it was merged: its row is gone, and its version with it, so it is listed whenever the
+            // table has changed.
+            let owner = if table.table().keys.is_range() { Ok(None) } else { Err(unknown(table, index)) };
+            return (version == Version::ZERO || table.version() > version).then_some((index, owner));
+        };
+        // The owner may have registered again, with another address.
+        let member = row.leader_placement().and_then(|placement| table.node(placement.node));
+        let is_new = row.version > version || member.is_some_and(|member| member.version > version);
+        (is_new || version == Version::ZERO).then(|| (index, known_owner(table, row)))
+    };
+    (0..table.table().keys.numbers_end()).filter_map(change)
+}
+
+/// Returns the owner of a partition, if it has one.
+///
+/// # Errors
+/// The row of the owner has not arrived.
+fn known_owner(table: &PartitionTable, row: &Partition) -> Result<Option<Owner>, ErrorDetail> {
+    match (row.leader_placement(), owner(table, row)) {
+        (Some(_), None) => Err(unknown(table, row.id.index)),
+        (_, owner) => Ok(owner),
+    }
+}
+
+/// Returns the error for a missing row of a partition or of its owner.
+fn unknown(table: &PartitionTable, index: u32) -> ErrorDetail {
+    let name = &table.table().name;
+    let message =
+        format!("the owner of partition {index} of {name} is not known yet: the routes are incomplete; try again");
+    ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(RETRY_AFTER_MS)
 }
 
 fn owner(table: &PartitionTable, row: &Partition) -> Option<Owner> {

@@ -13,6 +13,7 @@ mod late_losses;
 mod merged;
 mod named;
 mod participants;
+mod routes;
 mod service;
 mod support;
 mod tables;

@@ -46,7 +46,8 @@ pub(crate) async fn keep(routes: &Routes, file: &MapFile) {
 async fn follow(routes: &Routes, file: &MapFile, warned: &mut bool) -> Result<(), String> {
     let mut watch = routes.watch(&file.table).await.map_err(|error| error.message)?;
     loop {
-        let owners = watch.read_all();
+        // The former file stays until all owners are known.
+        let owners = watch.read_all().map_err(|error| error.to_string())?;
         let EndpointMap { document, skipped } = EndpointMap::of(&owners);
         // Heartbeats of the service do not wait for the disk.
         let path = file.path.clone();

@@ -1,6 +1,6 @@
 //! Owners of partitions, for callers of the service.
 
-use crate::protocol::{ErrorBody, ErrorKind, Whereabouts};
+use crate::protocol::{ErrorBody, ErrorKind, TableOwners, Whereabouts};
 use archon_client::{Client, Error, OwnersWatch, Transport};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -29,10 +29,18 @@ impl Routes {
     /// Returns the owner of a key's partition.
     ///
     /// # Errors
-    /// The table does not exist, or the coordinators do not answer.
+    /// The table does not exist, the coordinators do not answer, or the owner is not known yet.
     pub(crate) async fn find(&self, table: &str, key: &[u8]) -> Result<Whereabouts, ErrorBody> {
         let routes = self.table(table).await.map_err(|error| refusal(&error))?;
-        Ok(routes.whereabouts(key))
+        routes.whereabouts(key).map_err(|error| refusal(&error))
+    }
+
+    /// Returns the owners of a table's partitions.
+    ///
+    /// # Errors
+    /// As [`Self::watch`]; an owner is not known yet.
+    pub(crate) async fn list(&self, table: &str) -> Result<TableOwners, ErrorBody> {
+        self.watch(table).await?.read_all().map_err(|error| refusal(&error))
     }
 
     /// Opens a watch of the owners of a table's partitions.

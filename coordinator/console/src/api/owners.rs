@@ -45,14 +45,14 @@ async fn routes(asker: &Asker, table: &str) -> Result<Routes, ApiError> {
 }
 
 pub(crate) async fn list(asker: Asker, Path(named): Path<TablePath>) -> Result<Json<TableOwners>, ApiError> {
-    Ok(Json(routes(&asker, &named.table).await?.watch().read_all()))
+    Ok(Json(routes(&asker, &named.table).await?.watch().read_all()?))
 }
 
 /// Returns the owner of a key's partition.
 pub(crate) async fn find(asker: Asker, Path(keyed): Path<KeyPath>) -> Result<Json<Whereabouts>, ApiError> {
     let routes = routes(&asker, &keyed.table).await?;
     check_key(keyed.key.as_ref()).map_err(|detail| ApiError::new(detail.kind, detail.message))?;
-    Ok(Json(routes.whereabouts(&keyed.key)))
+    Ok(Json(routes.whereabouts(&keyed.key)?))
 }
 
 /// Streams the owners of a table: all of them, or those that have changed after the event in `Last-Event-ID`. Ends when

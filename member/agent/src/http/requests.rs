@@ -152,8 +152,7 @@ impl Caller {
             Call::Owners => {
                 let _place = self.enter(&self.quotas.lookups)?;
                 let table = self.shared.table(table.as_deref())?;
-                let owners = self.shared.routes.watch(table).await?.read_all();
-                Ok(json(&owners))
+                self.shared.routes.list(table).await.map(|owners| json(&owners))
             }
             Call::WatchOwners => self.watch_owners(&parts.headers, table.as_deref()).await,
             Call::Status => Ok(json(&self.shared.status())),
