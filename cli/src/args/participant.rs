@@ -3,7 +3,7 @@
 use super::parse::{address, duration, name, weight};
 use super::serve::LogArgs;
 use crate::exit::Failure;
-use archon_agent::{ListenAddress, MapFile};
+use archon_agent::{ListenAddress, MapFile, MapFormat};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,10 +31,10 @@ pub(crate) struct ParticipantArgs {
     /// output (docs/reference/agent.md). Give it last. The agent ends with the program.
     #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "listen")]
     pub(crate) exec: Vec<OsString>,
-    /// File with the owners of a table, kept up to date and replaced atomically, for Envoy (docs/reference/agent.md),
-    /// which requires a name in `.json`. Name the table if --table names several, or if the path contains `=`; repeat the
-    /// flag for further files.
-    #[arg(long = "write-map", value_name = "[TABLE=]FILE.json", value_parser = map_file)]
+    /// File with the owners of a table, kept up to date and replaced atomically, for proxies (docs/reference/agent.md): for
+    /// Envoy if its name ends with `.json`, for HAProxy with `.map`. Name the table if --table names several, or if the path
+    /// contains `=`; repeat the flag for further files.
+    #[arg(long = "write-map", value_name = "[TABLE=]FILE.json|FILE.map", value_parser = map_file)]
     pub(crate) maps: Vec<MapArg>,
     /// Share of partitions relative to other participants, 1 to 10000; default: 100.
     #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
@@ -65,6 +65,7 @@ pub(crate) struct ParticipantArgs {
 pub(crate) struct MapArg {
     table: Option<String>,
     path: PathBuf,
+    format: MapFormat,
 }
 
 /// Parses a file with owners.
@@ -73,10 +74,10 @@ fn map_file(text: &str) -> Result<MapArg, String> {
         Some((table, path)) => (Some(name(table)?), path),
         None => (None, text),
     };
-    if Path::new(path).extension().is_none_or(|extension| extension != "json") {
-        return Err(format!("{path:?} does not end with .json; Envoy takes the format from the name"));
-    }
-    Ok(MapArg { table, path: path.into() })
+    let Some(format) = MapFormat::of(Path::new(path)) else {
+        return Err(format!("{path:?} ends neither with .json, for Envoy, nor with .map, for HAProxy"));
+    };
+    Ok(MapArg { table, path: path.into(), format })
 }
 
 impl ParticipantArgs {
@@ -86,7 +87,7 @@ impl ParticipantArgs {
     /// A file names no table, and there are several, or a table that the service does not serve; two have one path.
     pub(crate) fn map_files(&self) -> Result<Vec<MapFile>, Failure> {
         let mut files: Vec<MapFile> = Vec::new();
-        for MapArg { table, path } in &self.maps {
+        for MapArg { table, path, format } in &self.maps {
             let shown = path.display();
             let table = match (table, &self.tables[..]) {
                 (None, [only]) => only,
@@ -104,7 +105,7 @@ impl ParticipantArgs {
                 let message = format!("--write-map names the file {shown} twice");
                 return Err(Failure::usage(message, "give each table a file of its own"));
             }
-            files.push(MapFile { table: table.clone(), path: path.clone() });
+            files.push(MapFile { table: table.clone(), path: path.clone(), format: *format });
         }
         Ok(files)
     }

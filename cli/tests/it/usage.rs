@@ -164,7 +164,7 @@ fn lock_without_a_command_or_with_wrong_times_is_refused() {
 fn map_files_that_no_proxy_could_use_are_refused() {
     let plain = ["participant", "--name", "w1", "--address", "10.0.0.7:8080", "--coordinators", "127.0.0.1:1"];
     for (more, why) in [
-        (&["--table", "jobs", "--write-map", "owners.txt"][..], "does not end with .json"),
+        (&["--table", "jobs", "--write-map", "owners.txt"][..], "ends neither with .json, for Envoy, nor with .map"),
         (&["--table", "jobs", "--table", "carts", "--write-map", "a.json"], "write --write-map jobs=a.json"),
         (&["--table", "jobs", "--write-map", "carts=a.json"], "which no --table names"),
         (&["--table", "jobs", "--write-map", "a.json", "--write-map", "jobs=a.json"], "twice"),

@@ -36,7 +36,7 @@ mod state;
 pub use agent::{Agent, FAREWELL};
 pub use config::{AgentConfig, AgentError, ListenAddress};
 pub use event_queue::EVENTS_MAX;
-pub use map_file::MapFile;
+pub use map_file::{MapFile, MapFormat};
 
 /// Returns the definitions of the agent's own metrics. `GET /metrics` has those of the client library as well.
 pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::Definition> {
