@@ -1,16 +1,24 @@
 //! Thread that compacts the tables of an LSM tree.
 
 use super::EngineError;
+use super::damage::{PanicNote, note_damage};
+use super::disk_space::is_full;
+use super::lsm::convert;
+use super::read_view::ReadView;
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Leveled, Verdict};
-use lsm_tree::{AbstractTree, AnyTree, Config, SequenceNumberCounter};
+use lsm_tree::file::{CURRENT_VERSION_FILE, TABLES_FOLDER};
+use lsm_tree::{AbstractTree, AnyTree, Config, SequenceNumberCounter, Table, TableId};
 use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeSet;
+use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Size of a table that a compaction writes, in bytes.
 const TABLE_BYTES: u64 = 32 * 1024 * 1024;
@@ -24,28 +32,41 @@ const RUNS_PAUSED_MAX: usize = 32;
 pub(super) const RUNS_LIMIT: usize = 200;
 /// Interval between looks at a disk with too little space for compactions.
 const SPACE_INTERVAL: Duration = Duration::from_secs(2);
+/// Doublings of that interval after compactions that met a full disk although it seemed to have space: about two minutes.
+const RETRY_DOUBLINGS_MAX: u32 = 6;
+/// Operation of a compaction, in errors.
+const COMPACT: &str = "compact its tables";
 
 /// Merges the runs of tables that flushes leave in the first level into lower levels, one compaction at a time.
 ///
-/// It ends with the first error, which [`Compactor::has_room`] returns. Dropping it interrupts a compaction in progress.
+/// A full disk pauses it. It ends with the first other error, which [`Compactor::check`] returns. Dropping it interrupts a
+/// compaction in progress.
 pub(super) struct Compactor {
     tree: AnyTree,
     shared: Arc<Shared>,
-    hooks: Arc<CompactorHooks>,
+    directory: PathBuf,
     stop: StopFlag,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Interrupts compactions of a tree.
 #[derive(Clone, Default)]
-pub(super) struct StopFlag(Arc<AtomicBool>);
+pub(super) struct StopFlag(Arc<StopReasons>);
+
+#[derive(Default)]
+struct StopReasons {
+    /// The engine is closed.
+    close: AtomicBool,
+    /// A flush needs the space on the disk.
+    give_way: AtomicBool,
+}
 
 /// Relations of the compactor to its engine.
 pub(super) struct CompactorHooks {
+    /// The engine's directory.
+    pub directory: PathBuf,
     /// Returns whether the disk has space for a compaction that writes so many bytes.
     pub has_space: Box<dyn Fn(u64) -> bool + Send + Sync>,
-    /// Names the engine in an error.
-    pub fail: Box<dyn Fn(lsm_tree::Error) -> EngineError + Send + Sync>,
 }
 
 impl StopFlag {
@@ -56,11 +77,15 @@ impl StopFlag {
     }
 
     pub(super) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.close.store(true, Ordering::Relaxed);
     }
 
     fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.close.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn gives_way(&self) -> bool {
+        self.0.give_way.load(Ordering::Relaxed)
     }
 }
 
@@ -76,7 +101,7 @@ impl Factory for StopFlag {
 
 impl CompactionFilter for StopFlag {
     fn filter_item(&mut self, _: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
-        match self.is_set() {
+        match self.is_set() || self.gives_way() {
             true => Err(io::Error::from(io::ErrorKind::Interrupted).into()),
             false => Ok(Verdict::Keep),
         }
@@ -88,11 +113,20 @@ pub(super) fn release_tables(tree: &AnyTree, seqno: &SequenceNumberCounter) -> l
     tree.get_version_history_lock().maintenance(&tree.tree_config().path, seqno.get())
 }
 
+/// Returns whether the list of tables on the disk is the one in memory: not if a change of the tables replaced it and failed
+/// afterwards.
+pub(super) fn is_list_current(tree: &AnyTree) -> io::Result<bool> {
+    let current = fs::read(tree.tree_config().path.join(CURRENT_VERSION_FILE))?;
+    Ok(current.first_chunk().map(|id| u64::from_le_bytes(*id)) == Some(tree.current_version().id()))
+}
+
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     /// There is work, or the thread is to stop.
     work: Condvar,
+    /// The thread is no longer at work.
+    idle: Condvar,
 }
 
 #[derive(Default)]
@@ -101,35 +135,47 @@ struct State {
     due: bool,
     /// The thread is at work.
     busy: bool,
-    /// Compactions wait until the disk has so many free bytes.
-    lacks_bytes: Option<u64>,
+    /// Compactions wait for space on the disk.
+    pause: Option<Pause>,
     /// The error that ended the thread, until it is returned.
     failure: Option<EngineError>,
     has_failed: bool,
 }
 
+/// Wait of the compactions for space on the disk.
+#[derive(Clone, Copy)]
+struct Pause {
+    /// Free bytes that the next compaction needs.
+    needed_bytes: u64,
+    /// Time until the next attempt.
+    interval: Duration,
+}
+
 impl Compactor {
-    /// Starts the thread. `seqno` counts the writes of the tree, and `stop` interrupts its compactions.
+    /// Starts the thread. `seqno` counts the writes of the tree, `view` serves its readers, and `stop` interrupts its
+    /// compactions.
     ///
     /// # Errors
     /// The error of the system if it gives no thread.
     pub(super) fn start(
         tree: &AnyTree,
         seqno: &SequenceNumberCounter,
+        view: &Arc<ReadView>,
         stop: StopFlag,
         hooks: CompactorHooks,
     ) -> io::Result<Self> {
-        let (shared, hooks) = (Arc::<Shared>::default(), Arc::new(hooks));
-        let (tree, seqno) = (tree.clone(), seqno.clone());
+        let (shared, directory) = (Arc::<Shared>::default(), hooks.directory.clone());
         let worker = Worker {
             tree: tree.clone(),
-            seqno,
+            seqno: seqno.clone(),
+            view: Arc::clone(view),
             stop: stop.clone(),
             shared: Arc::clone(&shared),
-            hooks: Arc::clone(&hooks),
+            hooks,
+            refusals: 0,
         };
         let thread = Builder::new().name("compactor".into()).spawn(move || worker.run())?;
-        let compactor = Self { tree, shared, hooks, stop, thread: Some(thread) };
+        let compactor = Self { tree: tree.clone(), shared, directory, stop, thread: Some(thread) };
         compactor.wake();
         Ok(compactor)
     }
@@ -140,24 +186,45 @@ impl Compactor {
         self.shared.work.notify_one();
     }
 
-    /// Returns whether the first level may grow now: not while it is full and compactions can change that.
+    /// Checks that compactions have not ended.
     ///
     /// # Errors
-    /// The error that ended the compactions.
-    pub(super) fn has_room(&self) -> Result<bool, EngineError> {
+    /// The error that ended them; later calls get another one.
+    pub(super) fn check(&self) -> Result<(), EngineError> {
         let mut state = self.shared.state.lock();
-        if state.has_failed {
-            let ended = || (self.hooks.fail)(io::Error::other("its compactions have ended").into());
-            return Err(state.failure.take().unwrap_or_else(ended));
+        if !state.has_failed {
+            return Ok(());
         }
-        let can_progress = (state.due || state.busy) && state.lacks_bytes.is_none();
-        Ok(!can_progress || self.tree.l0_run_count() < RUNS_MAX)
+        let ended = || convert(&self.directory, COMPACT, io::Error::other("its compactions have ended").into());
+        Err(state.failure.take().unwrap_or_else(ended))
+    }
+
+    /// Returns whether the first level may grow now: not while it is full and compactions can change that.
+    pub(super) fn has_room(&self) -> bool {
+        let can_progress = {
+            let state = self.shared.state.lock();
+            (state.due || state.busy) && state.pause.is_none()
+        };
+        !can_progress || self.tree.l0_run_count() < RUNS_MAX
+    }
+
+    /// Interrupts a compaction in progress for a flush that met a full disk. The compaction removes its tables and pauses.
+    /// Returns whether there was one.
+    pub(super) fn give_way(&self) -> bool {
+        let mut state = self.shared.state.lock();
+        let was_busy = state.busy;
+        self.stop.0.give_way.store(was_busy, Ordering::Relaxed);
+        while state.busy {
+            self.shared.idle.wait(&mut state);
+        }
+        self.stop.0.give_way.store(false, Ordering::Relaxed);
+        was_busy
     }
 
     /// Returns the free bytes for which compactions wait, if the first level must not grow until then.
     pub(super) fn lacks_bytes(&self) -> Option<u64> {
-        let lacks_bytes = self.shared.state.lock().lacks_bytes?;
-        (self.tree.l0_run_count() >= RUNS_PAUSED_MAX).then_some(lacks_bytes)
+        let pause = self.shared.state.lock().pause?;
+        (self.tree.l0_run_count() >= RUNS_PAUSED_MAX).then_some(pause.needed_bytes)
     }
 }
 
@@ -178,19 +245,23 @@ impl Drop for Compactor {
 struct Worker {
     tree: AnyTree,
     seqno: SequenceNumberCounter,
+    view: Arc<ReadView>,
     stop: StopFlag,
     shared: Arc<Shared>,
-    hooks: Arc<CompactorHooks>,
+    hooks: CompactorHooks,
+    /// Compactions since the last whole one that met a full disk although it seemed to have space.
+    refusals: u32,
 }
 
 impl Worker {
-    fn run(self) {
+    fn run(mut self) {
         while self.await_work() {
             let compacted = self.compact();
             let mut state = self.shared.state.lock();
             state.busy = false;
+            self.shared.idle.notify_all();
             match compacted {
-                Ok(lacks_bytes) => note_space(&mut state, lacks_bytes),
+                Ok(pause) => note_pause(&mut state, pause),
                 // The compaction was interrupted.
                 Err(_) if self.stop.is_set() => return,
                 Err(error) => {
@@ -203,14 +274,19 @@ impl Worker {
         }
     }
 
-    /// Waits for work. Returns whether there is some: not if the thread is to stop.
+    /// Waits for work, or for the end of a pause. Returns whether there is some: not if the thread is to stop.
     fn await_work(&self) -> bool {
         let mut state = self.shared.state.lock();
-        while !state.due && !self.stop.is_set() {
-            if state.lacks_bytes.is_none() {
-                self.shared.work.wait(&mut state);
-            } else if self.shared.work.wait_for(&mut state, SPACE_INTERVAL).timed_out() {
-                break;
+        let pause_end = state.pause.map(|pause| Instant::now() + pause.interval);
+        while !self.stop.is_set() {
+            match pause_end {
+                Some(end) => {
+                    if self.shared.work.wait_until(&mut state, end).timed_out() {
+                        break;
+                    }
+                }
+                None if state.due => break,
+                None => self.shared.work.wait(&mut state),
             }
         }
         state.due = false;
@@ -218,28 +294,88 @@ impl Worker {
         !self.stop.is_set()
     }
 
-    /// Compacts until nothing is left to do. Returns the free bytes for which the next compaction waits, if the disk lacks
-    /// them.
-    fn compact(&self) -> Result<Option<u64>, EngineError> {
-        let strategy = Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES));
+    /// Compacts until nothing is left to do, or until a compaction has to wait for space on the disk.
+    fn compact(&mut self) -> Result<Option<Pause>, EngineError> {
         while !self.stop.is_set() {
             let needed_bytes = self.needed_bytes();
             if !(self.hooks.has_space)(needed_bytes) {
-                return Ok(Some(needed_bytes));
+                return Ok(Some(Pause { needed_bytes, interval: SPACE_INTERVAL }));
             }
-            let version = self.tree.current_version().id();
-            // Readers keep the tables that they began with, so every overwritten row may go.
-            let compact = || self.tree.compact(Arc::<Leveled>::clone(&strategy), self.seqno.get());
-            // A panic may be a fault of the library: unlike damage it is no reason to set the engine aside.
-            let compacted = catch_unwind(AssertUnwindSafe(compact));
-            let compacted = compacted.unwrap_or_else(|_| Err(io::Error::other("a compaction panicked").into()));
-            let released = compacted.and_then(|()| release_tables(&self.tree, &self.seqno));
-            released.map_err(&self.hooks.fail)?;
+            if self.stop.gives_way() {
+                return Ok(Some(self.next_pause(needed_bytes)));
+            }
+            let (version, first_table) = (self.tree.current_version().id(), self.tree.next_table_id());
+            match self.compact_once() {
+                Ok(()) => self.refusals = 0,
+                Err(lsm_tree::Error::Io(error))
+                    if (is_full(error.kind()) || self.stop.gives_way()) && self.remove_unfinished(first_table) =>
+                {
+                    let pause = self.next_pause(needed_bytes);
+                    tracing::warn!(%error, interval = ?pause.interval, "a compaction of the engine met a full disk, and is tried again");
+                    return Ok(Some(pause));
+                }
+                Err(error) => {
+                    let error = convert(&self.hooks.directory, COMPACT, error);
+                    // The process may end before the flusher receives the error.
+                    note_damage(&error);
+                    return Err(error);
+                }
+            }
             if self.tree.current_version().id() == version {
                 break;
             }
         }
         Ok(None)
+    }
+
+    /// Returns the pause after a compaction that found no space.
+    fn next_pause(&mut self, needed_bytes: u64) -> Pause {
+        let interval = retry_interval(self.refusals);
+        self.refusals = self.refusals.saturating_add(1);
+        Pause { needed_bytes, interval }
+    }
+
+    fn compact_once(&self) -> lsm_tree::Result<()> {
+        let strategy = Leveled::default().with_table_target_size(TABLE_BYTES);
+        let compact = || {
+            let _note = PanicNote::new(&self.hooks.directory, COMPACT);
+            // Readers keep the tables that they began with, so every overwritten row may go.
+            self.tree.compact(Arc::new(strategy), self.seqno.get())?;
+            self.view.refresh();
+            release_tables(&self.tree, &self.seqno)
+        };
+        let panicked = |_| Err(io::Error::other("it panicked; the next start checks the tables for damage").into());
+        catch_unwind(AssertUnwindSafe(compact)).unwrap_or_else(panicked)
+    }
+
+    /// Removes the tables of a failed compaction, with numbers from `first` on. The library would leave them until the next
+    /// start, and each attempt would leave more. Returns whether the tree is as it was before the compaction.
+    fn remove_unfinished(&self, first: TableId) -> bool {
+        match self.try_remove_unfinished(first) {
+            Ok(unchanged) => unchanged,
+            Err(error) => {
+                tracing::error!(%error, "tables of a failed compaction cannot be removed");
+                false
+            }
+        }
+    }
+
+    fn try_remove_unfinished(&self, first: TableId) -> io::Result<bool> {
+        // No other table is written meanwhile.
+        let _writes = self.view.pause_writes();
+        // The list on the disk may name the tables of the compaction.
+        if !is_list_current(&self.tree)? {
+            return Ok(false);
+        }
+        let used: BTreeSet<TableId> = self.tree.current_version().iter_tables().map(Table::id).collect();
+        for entry in fs::read_dir(self.tree.tree_config().path.join(TABLES_FOLDER))? {
+            let entry = entry?;
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<TableId>().ok());
+            if id.is_some_and(|id| id >= first && !used.contains(&id)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(true)
     }
 
     /// Returns an upper bound on the bytes that the next compaction writes, and a usual one below the first level. A merge of
@@ -254,13 +390,29 @@ impl Worker {
     }
 }
 
-fn note_space(state: &mut State, lacks_bytes: Option<u64>) {
-    match (lacks_bytes, state.lacks_bytes) {
-        (Some(needed_bytes), None) => {
+/// Returns the time until a refused compaction is tried again, after so many earlier refusals.
+fn retry_interval(refusals: u32) -> Duration {
+    SPACE_INTERVAL * 2_u32.pow(refusals.min(RETRY_DOUBLINGS_MAX))
+}
+
+fn note_pause(state: &mut State, pause: Option<Pause>) {
+    match (pause, state.pause) {
+        (Some(Pause { needed_bytes, .. }), None) => {
             tracing::warn!(needed_bytes, "compactions of the engine wait for space on the disk");
         }
         (None, Some(_)) => tracing::info!("compactions of the engine go on"),
         _ => {}
     }
-    state.lacks_bytes = lacks_bytes;
+    state.pause = pause;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_compactions_are_tried_again_within_minutes() {
+        let intervals = [0, 1, 5, 6, 7, u32::MAX].map(|refusals| retry_interval(refusals).as_secs());
+        assert_eq!(intervals, [2, 4, 64, 128, 128, 128]);
+    }
 }

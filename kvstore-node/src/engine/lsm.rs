@@ -1,4 +1,5 @@
-//! Engine on the LSM tree of fjall, the crate `lsm-tree`; only this file and the [compactor](super::compactor) name it.
+//! Engine on the LSM tree of fjall, the crate `lsm-tree`; only this file, the [compactor](super::compactor),
+//! the [check of tables](super::table_check) and the [reads](super::read_view) name it.
 //!
 //! One tree for all placements, with keys `placement (8, big-endian) ‖ row key`, as in the engine on sled. Rows go to the
 //! tree's memtable, and a sync writes the memtable to a table. There is no journal: the node's log has every row until
@@ -8,16 +9,19 @@
 //! The tree is in a directory of its own inside the engine's. It is created under another name and renamed, so that a
 //! tree without its list of tables is damage and not an interrupted creation.
 
-use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag, release_tables};
-use super::disk_space::{DiskSpace, RESERVE_BYTES, disk_full, free_bytes};
+use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag, is_list_current, release_tables};
+use super::damage::{PanicNote, check_damage};
+use super::disk_space::{DiskSpace, RESERVE_BYTES, disk_full, free_bytes, is_full};
 use super::open::EngineConfig;
+use super::read_view::ReadView;
+use super::table_check::check_after_panic;
 use super::{
     Change, ClearStep, Engine, EngineError, KeyBounds, Page, PageLimit, Row, check_size, is_empty_range, next_in,
 };
 use archon_durable::{Lock, LockError};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::Bytes;
-use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SeqNo, SequenceNumberCounter};
+use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, InternalValue, SequenceNumberCounter};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,8 +34,6 @@ const TREE_DIRECTORY: &str = "tree";
 const UNFINISHED_DIRECTORY: &str = "tree.new";
 /// File of the tree that names its list of tables.
 const CURRENT_FILE: &str = "current";
-/// Exists once damage was found that reads would not meet: the next start sets the engine aside.
-const DAMAGE_FILE: &str = "damage";
 const SPACE_BYTES: usize = 8;
 /// Upper bound on the memtable, in bytes, or a quarter of the cache; it is then written to a table.
 const MEMTABLE_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -48,8 +50,6 @@ const SYNCED_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;
 const SYNC_SECONDS_MAX: u64 = 30;
 /// Interval between attempts to take a held lock.
 const LOCK_POLL: Duration = Duration::from_millis(5);
-/// Reads see every write.
-const LATEST: SeqNo = SeqNo::MAX;
 
 /// An engine on the LSM tree of fjall.
 pub struct LsmEngine {
@@ -60,6 +60,7 @@ pub struct LsmEngine {
     memtable_bytes_max: u64,
     directory: PathBuf,
     disk: DiskSpace,
+    view: Arc<ReadView>,
     /// Known empty range of each space being cleared: a scan from the beginning would pass every removed row again.
     cleared: Mutex<BTreeMap<PlacementId, Empty>>,
     _lock: Lock,
@@ -98,7 +99,9 @@ impl LsmEngine {
         remove_temporary(&whole).map_err(io(directory, "remove unfinished files"))?;
         let stop = StopFlag::default();
         let (tree, seqno) = open_tree(directory, &whole, config, &stop)?;
-        let compactor = Compactor::start(&tree, &seqno, stop, hooks);
+        check_after_panic(directory, &tree)?;
+        let view = Arc::new(ReadView::new(&tree));
+        let compactor = Compactor::start(&tree, &seqno, &view, stop, hooks);
         let engine = Self {
             compactor: compactor.map_err(io(directory, "start its compactor"))?,
             tree,
@@ -106,6 +109,7 @@ impl LsmEngine {
             memtable_bytes_max: memtable_bytes_max(config),
             directory: directory.to_owned(),
             disk: DiskSpace::new(directory, FREE_BYTES_MIN),
+            view,
             cleared: Mutex::default(),
             _lock: lock,
         };
@@ -114,17 +118,29 @@ impl LsmEngine {
         Ok(engine)
     }
 
+    #[cfg(test)]
+    pub(super) const fn tree(&self) -> &AnyTree {
+        &self.tree
+    }
+
+    /// Notes a panic of the library in the operation `what`.
+    fn watch(&self, what: &'static str) -> PanicNote<'_> {
+        PanicNote::new(&self.directory, what)
+    }
+
     fn fail(&self, what: &'static str) -> impl Fn(lsm_tree::Error) -> EngineError + '_ {
         move |error| convert(&self.directory, what, error)
     }
 
     fn first_key(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Bytes>, EngineError> {
-        let Some(found) = self.tree.range((start, end), LATEST, None).next() else { return Ok(None) };
-        Ok(Some(found.key().map_err(self.fail("read rows"))?.into()))
+        let _watch = self.watch("read rows");
+        let Some(found) = self.view.range(&(start, end)).next() else { return Ok(None) };
+        Ok(Some(found.map_err(self.fail("read rows"))?.key.user_key.into()))
     }
 
     /// Puts rows into the memtable; `None` removes one. A full memtable is written to a table.
     fn insert(&self, rows: impl Iterator<Item = (Vec<u8>, Option<Bytes>)>) -> Result<(), EngineError> {
+        let _watch = self.watch("write rows");
         let seqno = self.seqno.next();
         for (key, value) in rows {
             match value {
@@ -141,15 +157,15 @@ impl LsmEngine {
 
     /// Writes the memtable to a table, durably.
     fn flush(&self) -> Result<(), EngineError> {
+        let _watch = self.watch("write a table");
         self.check_compactor()?;
         // No earlier version of a row is needed: a reader keeps the memtable that it began with.
-        self.tree.flush_active_memtable(self.seqno.get()).map_err(self.fail("write a table"))?;
-        self.end_tables()
+        self.write_tables(|| self.tree.flush_active_memtable(self.seqno.get()).map_err(self.fail("write a table")))
     }
 
     /// Returns an error if compactions have ended, or have not kept up by far.
     fn check_compactor(&self) -> Result<(), EngineError> {
-        self.compactor.has_room()?;
+        self.compactor.check()?;
         let runs = self.tree.l0_run_count();
         if runs >= RUNS_LIMIT {
             let source = std::io::Error::other(format!("{runs} runs of tables wait to be merged"));
@@ -158,8 +174,14 @@ impl LsmEngine {
         Ok(())
     }
 
-    /// Ends the addition of tables.
-    fn end_tables(&self) -> Result<(), EngineError> {
+    /// Runs a flush or a bulk ingest. If it meets a full disk beside a compaction, it runs again without one.
+    fn write_tables(&self, mut write: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
+        let is_lack = |error: &EngineError| matches!(error, EngineError::Io { source, .. } if is_full(source.kind()));
+        let may_repeat = || self.compactor.give_way() && is_list_current(&self.tree).unwrap_or(false);
+        match self.view.write_tables(&mut write) {
+            Err(error) if is_lack(&error) && may_repeat() => self.view.write_tables(write)?,
+            written => written?,
+        }
         release_tables(&self.tree, &self.seqno).map_err(self.fail("remove old tables"))?;
         self.compactor.wake();
         Ok(())
@@ -198,34 +220,13 @@ fn lock(directory: &Path, wait: Duration) -> Result<Lock, EngineError> {
     }
 }
 
-/// Returns the damage that ended the engine's last use.
-fn check_damage(directory: &Path) -> Result<(), EngineError> {
-    match fs::read(directory.join(DAMAGE_FILE)) {
-        Ok(what) => {
-            let what = String::from_utf8_lossy(&what).into_owned();
-            Err(EngineError::Damaged { directory: directory.to_owned(), what })
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(io(directory, "look for noted damage")(error)),
-    }
-}
-
 fn compactor_hooks(directory: &Path) -> CompactorHooks {
-    let (disk, engine) = (directory.to_owned(), directory.to_owned());
+    let disk = directory.to_owned();
     CompactorHooks {
+        directory: directory.to_owned(),
         has_space: Box::new(move |bytes| {
             let needed = FREE_BYTES_MIN + RESERVE_BYTES + bytes;
             free_bytes(&disk).is_none_or(|free| free >= needed)
-        }),
-        fail: Box::new(move |error| {
-            let error = convert(&engine, "compact its tables", error);
-            // Opening the engine would not find it, and its compactions would end in the same way again.
-            if error.is_damage()
-                && let Err(unnoted) = archon_durable::replace(&engine.join(DAMAGE_FILE), error.to_string().as_bytes())
-            {
-                tracing::error!(%unnoted, "damage of the engine is not noted");
-            }
-            error
         }),
     }
 }
@@ -281,7 +282,8 @@ fn build_tree(at: &Path, config: &EngineConfig, stop: &StopFlag) -> lsm_tree::Re
 
 impl Engine for LsmEngine {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        let found = self.tree.get(row_key(space, key), LATEST).map_err(self.fail("read a row"))?;
+        let _watch = self.watch("read a row");
+        let found = self.view.get(&row_key(space, key)).map_err(self.fail("read a row"))?;
         Ok(found.map(Bytes::from))
     }
 
@@ -292,6 +294,7 @@ impl Engine for LsmEngine {
         order: ScanOrder,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
+        let _watch = self.watch("read rows");
         let (from, end) = bounds(space, keys);
         let mut page = Page::default();
         let start = Bound::Included(from);
@@ -299,10 +302,10 @@ impl Engine for LsmEngine {
             return Ok(page);
         }
         let mut bytes = 0;
-        let mut rows = self.tree.range((start, end), LATEST, None);
+        let mut rows = self.view.range(&(start, end));
         while let Some(found) = next_in(&mut rows, order) {
-            let (full_key, value) = found.into_inner().map_err(self.fail("read rows"))?;
-            let full_key = Bytes::from(full_key);
+            let InternalValue { key: full_key, value } = found.map_err(self.fail("read rows"))?;
+            let full_key = Bytes::from(full_key.user_key);
             if full_key.len() < SPACE_BYTES {
                 let what = format!("a key of {} bytes names no space", full_key.len());
                 return Err(EngineError::Damaged { directory: self.directory.clone(), what });
@@ -336,7 +339,8 @@ impl Engine for LsmEngine {
     }
 
     fn has_room(&self) -> Result<bool, EngineError> {
-        self.compactor.has_room()
+        self.compactor.check()?;
+        Ok(self.compactor.has_room())
     }
 
     /// A second for a small tree, up to half a minute for a large one.
@@ -346,24 +350,27 @@ impl Engine for LsmEngine {
 
     /// Writes tables at once, not a memtable first. Earlier writes go to tables as well.
     fn ingest(&self, rows: &[Change]) -> Result<(), EngineError> {
+        let _watch = self.watch("add tables");
         self.check_compactor()?;
         let mut cleared = self.cleared.lock();
-        let mut tables = self.tree.ingestion().map_err(self.fail("begin tables"))?;
-        for change in rows {
-            cleared.remove(&change.space);
-            check_size(&change.key, change.value.as_deref())?;
-            let key = row_key(change.space, &change.key);
-            match &change.value {
-                Some(value) => tables.write(key, value.clone()),
-                None => tables.write_tombstone(key),
+        self.write_tables(|| {
+            let mut tables = self.tree.ingestion().map_err(self.fail("begin tables"))?;
+            for change in rows {
+                cleared.remove(&change.space);
+                check_size(&change.key, change.value.as_deref())?;
+                let key = row_key(change.space, &change.key);
+                match &change.value {
+                    Some(value) => tables.write(key, value.clone()),
+                    None => tables.write_tombstone(key),
+                }
+                .map_err(self.fail("write a table"))?;
             }
-            .map_err(self.fail("write a table"))?;
-        }
-        tables.finish().map_err(self.fail("add tables"))?;
-        self.end_tables()
+            tables.finish().map_err(self.fail("add tables"))
+        })
     }
 
     fn clear_range(&self, space: PlacementId, keys: KeyBounds<'_>, rows_max: usize) -> Result<ClearStep, EngineError> {
+        let _watch = self.watch("remove rows");
         let (from, end) = bounds(space, keys);
         let mut cleared = self.cleared.lock();
         let known = cleared.remove(&space).filter(|empty| empty.from <= from && from <= empty.upto);
@@ -375,8 +382,9 @@ impl Engine for LsmEngine {
         let mut removed = 0;
         let first = start(&upto);
         if !is_empty_range(&first, &end) {
-            let found = self.tree.range((first, end.clone()), LATEST, None).take(rows_max).map(Guard::key);
-            let keys = found.collect::<Result<Vec<_>, _>>().map_err(self.fail("read rows"))?;
+            let found = self.view.range(&(first, end.clone())).take(rows_max);
+            let keys = found.map(|row| row.map(|row| row.key.user_key)).collect::<Result<Vec<_>, _>>();
+            let keys = keys.map_err(self.fail("read rows"))?;
             removed = keys.len();
             upto = keys.last().map(|key| key.to_vec()).or(upto);
             self.insert(keys.into_iter().map(|key| (key.to_vec(), None)))?;
@@ -461,12 +469,12 @@ fn space_end(space: PlacementId) -> Bound<Vec<u8>> {
     }
 }
 
-fn io(directory: &Path, what: &'static str) -> impl Fn(std::io::Error) -> EngineError {
+pub(super) fn io(directory: &Path, what: &'static str) -> impl Fn(std::io::Error) -> EngineError {
     let directory = directory.to_owned();
     move |source| EngineError::Io { directory: directory.clone(), what, source }
 }
 
-fn convert(directory: &Path, what: &'static str, error: lsm_tree::Error) -> EngineError {
+pub(super) fn convert(directory: &Path, what: &'static str, error: lsm_tree::Error) -> EngineError {
     use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     let refused =
         |source: &std::io::Error| !matches!(source.kind(), InvalidData | InvalidInput | NotFound | UnexpectedEof);

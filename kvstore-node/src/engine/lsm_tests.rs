@@ -1,14 +1,17 @@
 //! Tests of the engine on an LSM tree that the conformance suite does not have.
 
-use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag};
-use super::conformance::{config, open, put, space, value};
+use super::compactor::RUNS_LIMIT;
+use super::compactor_tests::hooks;
+use super::conformance::{ALL_KEYS, config, open, put, space, value};
 use super::*;
 use archon_testkit::{check, wait_for};
-use lsm_tree::compaction::Leveled;
-use lsm_tree::{AbstractTree, AnyTree, Config, SequenceNumberCounter};
+use archon_types::ScanOrder;
+use lsm_tree::AbstractTree;
+use lsm_tree::checksum::ChecksummedWriter;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -143,74 +146,104 @@ fn compactions_merge_tables_and_keep_rows() {
     }
 }
 
+/// Writes a table, 200 rows of 200 bytes.
+fn add_table(engine: &dyn Engine, round: u8) -> Result<(), EngineError> {
+    let rows: Vec<_> = (0..200_u8).map(|at| put(1, &[1, at], &value(200, round ^ at))).collect();
+    engine.write(&rows)?;
+    engine.sync()
+}
+
+/// Creates an engine of two tables, and lets `damage` change the bytes of each.
+fn damaged(directory: &Path, damage: impl Fn(&mut Vec<u8>)) -> Arc<dyn Engine> {
+    let engine = open(EngineKind::Lsm, directory);
+    add_table(&*engine, 0).unwrap();
+    add_table(&*engine, 1).unwrap();
+    drop(engine);
+    for path in tables(directory) {
+        let mut bytes = std::fs::read(&path).unwrap();
+        damage(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+    }
+    open(EngineKind::Lsm, directory)
+}
+
+fn checksum(bytes: &[u8]) -> [u8; 16] {
+    let mut writer = ChecksummedWriter::new(std::io::sink());
+    writer.write_all(bytes).unwrap();
+    writer.checksum().into_u128().to_le_bytes()
+}
+
+/// Gives the first row of a table an unknown kind, on which the library panics. The checksums of the block match, as after
+/// a flipped bit in memory.
+fn make_unreadable(table: &mut [u8]) {
+    const HEADER: usize = 33;
+    let length = u32::from_le_bytes(table[21..25].try_into().unwrap()) as usize;
+    table[HEADER] = 77;
+    let sum = checksum(&table[HEADER..HEADER + length]);
+    table[5..21].copy_from_slice(&sum);
+    let sum = checksum(&table[..29]);
+    table[29..HEADER].copy_from_slice(&sum[..4]);
+}
+
+/// Returns whether the next start sets the engine aside.
+fn is_set_aside(directory: &Path) -> bool {
+    let (engine, aside) = open_or_quarantine(directory, &config(EngineKind::Lsm)).unwrap();
+    add_table(&*engine, 9).unwrap();
+    aside.is_some()
+}
+
 /// A read of another row may never meet it, and the node would fail again after each start.
 #[test]
 fn damage_met_by_a_compaction_sets_the_engine_aside_at_the_next_start() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("engine");
-    let fill = |engine: &dyn Engine, round: u8| {
-        let rows: Vec<_> = (0..200_u8).map(|at| put(1, &[1, at], &value(200, round ^ at))).collect();
-        engine.write(&rows)?;
-        engine.sync()
-    };
-    let engine = open(EngineKind::Lsm, &directory);
-    fill(&*engine, 0).unwrap();
-    fill(&*engine, 1).unwrap();
-    drop(engine);
-    for path in tables(&directory) {
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes[100] ^= 1;
-        std::fs::write(&path, bytes).unwrap();
-    }
-    let engine = open(EngineKind::Lsm, &directory);
-    wait_for("the damage", TIMEOUT, || match fill(&*engine, 2) {
+    let engine = damaged(&directory, |table| table[100] ^= 1);
+    wait_for("the damage", TIMEOUT, || match add_table(&*engine, 2) {
         Err(error) if error.is_damage() => Ok(()),
         other => Err(format!("{other:?}")),
     });
-    let again = fill(&*engine, 3);
+    let again = add_table(&*engine, 3);
     assert!(matches!(again, Err(EngineError::Io { .. })), "{again:?}");
     drop(engine);
-    let (engine, aside) = open_or_quarantine(&directory, &config(EngineKind::Lsm)).unwrap();
-    assert!(aside.is_some());
-    fill(&*engine, 4).unwrap();
-}
-
-/// Adds a run of tables to the first level.
-fn add_run(tree: &AnyTree, seqno: &SequenceNumberCounter) {
-    for at in 0..10_u8 {
-        tree.insert([at], [1], seqno.next());
-    }
-    tree.flush_active_memtable(seqno.get()).unwrap();
-}
-
-fn hooks(has_space: &Arc<AtomicBool>) -> CompactorHooks {
-    let asked = Arc::clone(has_space);
-    CompactorHooks {
-        has_space: Box::new(move |_| asked.load(Ordering::SeqCst)),
-        fail: Box::new(|error| panic!("{error}")),
-    }
+    assert!(is_set_aside(&directory));
 }
 
 #[test]
-fn compactions_wait_for_space_and_go_on() {
+fn table_on_which_a_compaction_panics_is_set_aside_at_next_start() {
     let root = tempfile::tempdir().unwrap();
-    let (seqno, visible) = (SequenceNumberCounter::new(1), SequenceNumberCounter::new(1));
-    let tree = Config::new(root.path().join("tree"), seqno.clone(), visible).open().unwrap();
-    let has_space = Arc::new(AtomicBool::new(false));
-    let compactor = Compactor::start(&tree, &seqno, StopFlag::default(), hooks(&has_space)).unwrap();
-    for runs in 0..40 {
-        wait_for("room", TIMEOUT, || check(compactor.has_room().unwrap(), || "none".to_owned()));
-        add_run(&tree, &seqno);
-        compactor.wake();
-        assert!(runs > 30 || compactor.lacks_bytes().is_none(), "{runs} runs");
-    }
-    assert_eq!(tree.l0_run_count(), 40);
-    wait_for("lack of space", TIMEOUT, || check(compactor.lacks_bytes().is_some(), || "none".to_owned()));
-    has_space.store(true, Ordering::SeqCst);
-    wait_for("compactions", TIMEOUT, || {
-        let runs = tree.l0_run_count();
-        check(runs < 4 && compactor.lacks_bytes().is_none(), || format!("{runs} runs"))
+    let directory = root.path().join("engine");
+    let engine = damaged(&directory, |table| make_unreadable(table));
+    wait_for("the panic", TIMEOUT, || match add_table(&*engine, 2) {
+        Err(error) if error.to_string().contains("panicked") => Ok(()),
+        other => Err(format!("{other:?}")),
     });
+    drop(engine);
+    assert!(is_set_aside(&directory));
+    assert!(!is_set_aside(&directory), "the note is gone with the tables");
+}
+
+#[test]
+fn table_on_which_a_read_panics_is_set_aside_at_next_start() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let engine = damaged(&directory, |table| make_unreadable(table));
+    let reader = Arc::clone(&engine);
+    let read = std::thread::spawn(move || reader.page(space(1), ALL_KEYS, ScanOrder::Ascending, PageLimit::PAGE));
+    assert!(read.join().is_err(), "the library does not panic any longer");
+    drop(engine);
+    assert!(is_set_aside(&directory));
+}
+
+/// A fault of the library must not cost data.
+#[test]
+fn panic_without_damage_keeps_the_engine() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    drop(damaged(&directory, |_| ()));
+    let note = directory.join("archon-panic");
+    std::fs::write(&note, "compact its tables").unwrap();
+    assert!(!is_set_aside(&directory));
+    assert!(!note.exists());
 }
 
 /// The library writes down the number of runs in one byte.
@@ -220,7 +253,7 @@ fn tree_without_compactions_refuses_tables_and_opens_again() {
     let directory = root.path().join("engine");
     super::open::prepare(&directory, Some(EngineKind::Lsm)).unwrap();
     let has_space = Arc::new(AtomicBool::new(false));
-    let engine = LsmEngine::open_with(&directory, &config(EngineKind::Lsm), hooks(&has_space)).unwrap();
+    let engine = LsmEngine::open_with(&directory, &config(EngineKind::Lsm), hooks(&directory, &has_space)).unwrap();
     let write = |round: u16| {
         engine.write(&[put(1, b"\x01a", &round.to_be_bytes()), put(1, b"\x01b", b"b")])?;
         engine.sync()
@@ -234,17 +267,63 @@ fn tree_without_compactions_refuses_tables_and_opens_again() {
     assert_eq!(engine.get(space(1), b"\x01a").unwrap().unwrap(), last.to_be_bytes()[..]);
 }
 
+/// A compaction syncs files while it holds this lock of the library, and a read on the thread of a shard would stop the
+/// shard meanwhile.
 #[test]
-fn interrupted_compaction_leaves_tables_as_they_are() {
+fn reads_do_not_wait_for_a_change_of_the_tables() {
     let root = tempfile::tempdir().unwrap();
-    let (seqno, visible) = (SequenceNumberCounter::new(1), SequenceNumberCounter::new(1));
-    let stop = StopFlag::default();
-    let settings = Config::new(root.path().join("tree"), seqno.clone(), visible);
-    let tree = stop.interrupts(settings).open().unwrap();
-    (0..8).for_each(|_| add_run(&tree, &seqno));
-    stop.set();
-    let compacted = tree.compact(Arc::new(Leveled::default()), seqno.get());
-    assert!(compacted.is_err(), "{compacted:?}");
-    assert_eq!(tree.l0_run_count(), 8);
-    assert!(tree.get([3], seqno.get()).unwrap().is_some());
+    let engine = Arc::new(open_lsm(&root.path().join("engine"), 1));
+    engine.write(&[put(1, b"\x01stored", b"1")]).unwrap();
+    engine.sync().unwrap();
+    engine.write(&[put(1, b"\x01recent", b"2")]).unwrap();
+    let change = engine.tree().get_version_history_lock();
+    let (sender, found) = std::sync::mpsc::channel();
+    let reader = Arc::clone(&engine);
+    std::thread::spawn(move || {
+        let page = reader.page(space(1), ALL_KEYS, ScanOrder::Ascending, PageLimit::PAGE).unwrap();
+        let got = [&b"\x01stored"[..], b"\x01recent"].map(|key| reader.get(space(1), key).unwrap().is_some());
+        sender.send((page.rows.len(), got)).unwrap();
+    });
+    assert_eq!(found.recv_timeout(TIMEOUT), Ok((2, [true, true])));
+    drop(change);
+}
+
+#[test]
+fn reads_beside_flushes_and_compactions_find_latest_rows() {
+    const ROUNDS: u32 = 400;
+    let root = tempfile::tempdir().unwrap();
+    let engine = Arc::new(open_lsm(&root.path().join("engine"), 1));
+    let written = Arc::new(AtomicU32::new(0));
+    let (reader, seen) = (Arc::clone(&engine), Arc::clone(&written));
+    let reads = std::thread::spawn(move || {
+        let mut reads = 0;
+        while seen.load(Ordering::SeqCst) < ROUNDS {
+            let at_least = seen.load(Ordering::SeqCst);
+            let page = reader.page(space(1), ALL_KEYS, ScanOrder::Ascending, PageLimit::PAGE).unwrap();
+            for row in page.rows {
+                let got = reader.get(space(1), &row.key).unwrap().unwrap();
+                for value in [row.value, got] {
+                    let found = u32::from_be_bytes(value[..].try_into().unwrap());
+                    assert!(found >= at_least, "{:?} is of round {found}, after round {at_least}", row.key);
+                }
+            }
+            reads += 1;
+        }
+        reads
+    });
+    for round in 1..=ROUNDS {
+        let rows: Vec<_> = (0..20_u8).map(|at| put(1, &[1, at], &round.to_be_bytes())).collect();
+        match round % 3 {
+            0 => engine.ingest(&rows).unwrap(),
+            _ => engine.write(&rows).unwrap(),
+        }
+        if round % 4 == 0 {
+            engine.sync().unwrap();
+        }
+        while !engine.has_room().unwrap() {
+            std::thread::yield_now();
+        }
+        written.store(round, Ordering::SeqCst);
+    }
+    assert!(reads.join().unwrap() > 0);
 }

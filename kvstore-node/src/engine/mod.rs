@@ -1,13 +1,18 @@
 //! Storage of applied effects: the engines behind [`archon_kv::engine::Engine`].
 
 mod compactor;
+mod damage;
 mod disk_space;
 mod durable;
 mod kind;
 mod lsm;
 mod open;
+mod read_view;
 mod sled;
+mod table_check;
 
+#[cfg(test)]
+mod compactor_tests;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
@@ -17,6 +22,7 @@ mod opening_tests;
 #[cfg(test)]
 mod sled_tests;
 
+pub(crate) use self::damage::note_damage;
 pub(crate) use self::disk_space::{RESERVE_BYTES, disk_bytes, disk_full, is_full};
 pub use self::kind::{EngineKind, UnknownEngine};
 pub use self::lsm::LsmEngine;

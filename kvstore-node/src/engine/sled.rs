@@ -11,6 +11,7 @@
 //! between the steps can leave chunks that no row names; they only cost space, are overwritten when that key takes the
 //! slot again, and are removed with the space.
 
+use super::damage::check_damage;
 use super::disk_space::{DiskSpace, is_full};
 use super::durable;
 use super::open::EngineConfig;
@@ -114,6 +115,8 @@ impl SledEngine {
                 }
             }
         };
+        // The lock is held now: another process is not about to set the engine aside.
+        check_damage(directory)?;
         let engine = Self {
             database,
             directory: directory.to_owned(),

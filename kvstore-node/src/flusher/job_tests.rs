@@ -2,7 +2,7 @@
 
 use super::rig::{Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
-use crate::engine::PageLimit;
+use crate::engine::{EngineConfig, EngineKind, PageLimit, open_or_quarantine};
 use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, reshape, row};
 use archon_replica::Position;
 use archon_types::{Epoch, KeyRange, Millis, ScanOrder, Version};
@@ -251,4 +251,36 @@ proptest! {
         prop_assert_eq!(values(&rig, 4), part);
         flusher.shutdown(TIMEOUT).unwrap();
     }
+}
+
+/// The clearing would meet it again after each start, and end the node.
+#[test]
+fn damage_met_by_clear_sets_engine_aside_at_next_start() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let config = EngineConfig { kind: Some(EngineKind::Lsm), ..EngineConfig::default() };
+    let (engine, _) = open_or_quarantine(&directory, &config).unwrap();
+    let rows: Vec<_> = (0..200).map(|key| change(1, key, &"x".repeat(500))).collect();
+    engine.write(&rows).unwrap();
+    engine.sync().unwrap();
+    drop(engine);
+    for table in std::fs::read_dir(directory.join("tree/tables")).unwrap() {
+        let path = table.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[100] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let (engine, aside) = open_or_quarantine(&directory, &config).unwrap();
+    assert_eq!(aside, None, "opening the engine meets the damage already");
+    let (failed, end) = std::sync::mpsc::channel();
+    let on_event = move |event| match event {
+        FlushEvent::Failed(error) => failed.send(error.is_damage()).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let flusher = Flusher::start(engine, lazy(), on_event, || ()).unwrap();
+    flusher.handle().clear(space(1)).unwrap();
+    assert_eq!(end.recv_timeout(TIMEOUT), Ok(true));
+    flusher.shutdown(TIMEOUT).unwrap();
+    let (_, aside) = open_or_quarantine(&directory, &config).unwrap();
+    assert!(aside.is_some());
 }

@@ -5,7 +5,7 @@ use super::marks::{EndNotifier, SetIdle};
 use super::parts::{WRITE_BYTES, changes_of, next_part, part_length, runs};
 use super::sorted_rows::{SortedRows, WrittenPages};
 use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, FlusherState, Work, size};
-use crate::engine::{Change, Engine, EngineError, PageLimit};
+use crate::engine::{Change, Engine, EngineError, PageLimit, note_damage};
 use archon_host::{FormJob, FormedPart, FormingCopy};
 use archon_kv::{FrozenRows, ViewError, row};
 use archon_types::{PlacementId, Seq};
@@ -107,6 +107,8 @@ impl Writer {
                 // Rows that were not written are recovered from the log.
                 Ok(_) => return,
                 Err(error) => {
+                    // Opening the engine may not meet the damage, and the same work would meet it after each start.
+                    note_damage(&error);
                     self.await_space_after(&error);
                     tracing::error!(%error, "engine failed, flusher stops");
                     (self.on_event)(FlushEvent::Failed(Arc::new(error)));
