@@ -276,20 +276,20 @@ mod tests {
 
     const SPACE: PlacementId = PlacementId::new(1);
 
-    /// A memtable without changes, read this many rows at a time.
-    struct StaticMemtable<'a> {
+    /// An overlay of a memtable without changes, read this many rows at a time.
+    struct StaticOverlay<'a> {
         memtable: &'a Memtable,
         rows: usize,
         cleared: bool,
     }
 
-    impl NewerRows for StaticMemtable<'_> {
+    impl NewerRows for StaticOverlay<'_> {
         async fn gathered(&self, from: Bound<Bytes>) -> Option<RowRun> {
             Some(RowRun::of(self.memtable, from.as_ref().map(|key| &key[..]), self.rows))
         }
     }
 
-    impl MemtableOverlay for StaticMemtable<'_> {
+    impl MemtableOverlay for StaticOverlay<'_> {
         async fn last(&self) -> Option<Bytes> {
             self.memtable.last_value(&KeyRange::ALL)
         }
@@ -346,11 +346,11 @@ mod tests {
         write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
-        let still = StaticMemtable { memtable: &memtable, rows: 1, cleared: false };
+        let still = StaticOverlay { memtable: &memtable, rows: 1, cleared: false };
         let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
         let load = count_placement(&rows, &still).await.unwrap().load;
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
-        let cleared = StaticMemtable { cleared: true, ..still };
+        let cleared = StaticOverlay { cleared: true, ..still };
         assert!(count_placement(&rows, &cleared).await.is_none(), "some of that has left meanwhile");
     }
 
@@ -396,7 +396,7 @@ mod tests {
         let reads = Arc::clone(&noting.reads);
         let engine: Arc<dyn Engine> = Arc::new(noting);
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
-        let still = StaticMemtable { memtable: &memtable, rows: 1, cleared: false };
+        let still = StaticOverlay { memtable: &memtable, rows: 1, cleared: false };
         let pace = Pace { rest_factor: 1_000, ..PACE };
         let next = PlacementId::new(SPACE.get() + 1);
         let mut counted = Vec::new();
@@ -428,7 +428,7 @@ mod tests {
             if frozen {
                 memtable.freeze();
             }
-            let still = StaticMemtable { memtable: &memtable, rows: 10, cleared: false };
+            let still = StaticOverlay { memtable: &memtable, rows: 10, cleared: false };
             let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
             let load = count_placement(&rows, &still).await.unwrap().load;
             assert_eq!(load.keys, 2, "frozen: {frozen}");
@@ -472,7 +472,7 @@ mod tests {
             let engine: Arc<dyn Engine> = Arc::new(engine);
             let pace = Pace { page: PageLimit { rows_max, bytes_max: usize::MAX }, rest_factor: 0 };
             let rows = Rows { engine: &engine, placement: SPACE, pace };
-            let still = StaticMemtable { memtable: &memtable, rows: memtable_rows, cleared: false };
+            let still = StaticOverlay { memtable: &memtable, rows: memtable_rows, cleared: false };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let load = runtime.block_on(count_placement(&rows, &still)).unwrap().load;
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();
