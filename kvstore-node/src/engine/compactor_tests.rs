@@ -183,7 +183,10 @@ fn compactions_give_way_to_a_flush() {
     wait_for("the request", TIMEOUT, || check(stop.gives_way(), || "none".to_owned()));
     drop(writes);
     assert!(given.join().unwrap());
-    assert!(!compactor.give_way(), "compactions do not pause");
+    // While compactions pause, the first level may grow beyond its usual bound.
+    (0..20).for_each(|_| add_run(&tree, &seqno));
+    compactor.wake();
+    assert!(compactor.has_room(), "compactions do not pause");
     assert!(compactor.check().is_ok());
     assert!(unused_tables(&tree).is_empty());
 }

@@ -86,8 +86,8 @@ impl ReadView {
 }
 
 impl TreeState {
-    /// Returns the present state of a tree, all of whose other memtables are written. A compaction that ends between the two
-    /// looks at the tree changes no row.
+    /// Returns the present state of a tree that has no other memtable. A compaction that ends between the two looks at the tree
+    /// changes no row.
     fn of(tree: &AnyTree) -> Self {
         let state = tree.get_version_history_lock().latest_version();
         let (memtable, tables) = (Arc::clone(&state.active_memtable), tree.current_version());
