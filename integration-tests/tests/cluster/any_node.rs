@@ -31,7 +31,8 @@ async fn counted(cluster: &Cluster, node: &str, name: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_answers_every_key_by_plain_call() {
     // As a client in another language calls it, without the library. It does not retry when a lease lapses.
-    let cluster = Cluster::start(EXE, &Options { tls: false, timing: Some(LONG_LEASES), ..Options::default() });
+    let cluster =
+        Cluster::start(EXE, &Options { coordinators: 1, tls: false, timing: Some(LONG_LEASES), ..Options::default() });
     let id = cluster_ref(&cluster);
     let mut nodes = BTreeMap::new();
     for name in NODES {
@@ -108,7 +109,7 @@ fn one_reachable_node_serves_everything_through_faults() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forwarded_increments_to_a_killed_leader_count_once() {
     const CALLERS: u64 = 32;
-    let mut cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, replication: 3, ..Options::default() });
     cluster.wait_whole(3);
     let endpoint = cluster.node_address("athens").to_owned();
     let builder = Client::builder([endpoint])

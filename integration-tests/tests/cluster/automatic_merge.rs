@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[test]
 fn small_neighbours_are_merged_automatically_without_loss() {
-    let cluster = cluster("key-12");
+    let cluster = cluster(1, "key-12");
     cluster.done(&["table", "alter", "times", "--merge-below", "1MiB"]);
     let counting = CounterLoad::begin(&cluster, "times");
     // Leaders report a partition as small after a minute.

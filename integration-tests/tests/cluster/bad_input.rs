@@ -9,7 +9,8 @@ use std::time::Duration;
 
 #[test]
 fn too_few_nodes_error_names_have_and_need() {
-    let mut cluster = Cluster::start(EXE, &Options { nodes: vec!["athens", "byzantium"], ..Options::default() });
+    let mut cluster =
+        Cluster::start(EXE, &Options { coordinators: 1, nodes: vec!["athens", "byzantium"], ..Options::default() });
     cluster.wait_node("athens", "alive");
     cluster.wait_node("byzantium", "alive");
     let put = cluster.archon(&["kv", "put", "k", "v", "--timeout", "2s"]);
@@ -22,7 +23,7 @@ fn too_few_nodes_error_names_have_and_need() {
 
 #[test]
 fn stale_plan_and_second_plan_are_refused() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     cluster.start_node("ephesus");
     cluster.wait_node("ephesus", "alive");
     let file = cluster.directory().join("plan.json").display().to_string();
@@ -40,7 +41,7 @@ fn stale_plan_and_second_plan_are_refused() {
 
 #[test]
 fn invalid_keys_and_values_are_refused() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let long = "k".repeat(4 * 1024 + 1);
     for (arguments, word) in [(vec!["kv", "put", "", "v"], "empty"), (vec!["kv", "put", &long, "v"], "4096")] {
         let ran = cluster.archon(&arguments);
@@ -54,7 +55,7 @@ fn invalid_keys_and_values_are_refused() {
 
 #[test]
 fn second_node_with_the_same_name_is_refused() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let address = free_addresses(1).remove(0);
     let arguments = cluster.node_arguments("athens", &address, &cluster.directory().join("impostor"));
     let mut impostor = cluster.spawn("impostor", &arguments);
@@ -68,7 +69,8 @@ fn second_node_with_the_same_name_is_refused() {
 
 #[test]
 fn node_of_another_cluster_is_refused() {
-    let mut cluster = Cluster::start(EXE, &Options { nodes_min: 1, nodes: vec!["athens"], ..Options::default() });
+    let mut cluster =
+        Cluster::start(EXE, &Options { coordinators: 1, nodes_min: 1, nodes: vec!["athens"], ..Options::default() });
     cluster.take_node("athens").terminate(Duration::from_secs(60));
     let data = cluster.directory().join("node-athens");
     // A second quorum, which does not know this data directory.
@@ -97,7 +99,7 @@ fn node_of_another_cluster_is_refused() {
 
 #[test]
 fn data_directory_in_use_is_refused() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let address = free_addresses(1).remove(0);
     let arguments = cluster.node_arguments("athens", &address, &cluster.directory().join("node-athens"));
     let mut second = cluster.spawn("second", &arguments);

@@ -35,7 +35,7 @@ fn wait_stored(cluster: &Cluster, what: &str, holds: impl Fn(&str, u64) -> bool)
 
 #[test]
 fn dropped_table_is_deleted_on_every_node_and_frees_its_name() {
-    let options = Options { partitions: 1, nodes_min: 2, replication: 2, ..Options::default() };
+    let options = Options { coordinators: 1, partitions: 1, nodes_min: 2, replication: 2, ..Options::default() };
     let mut cluster = Cluster::start(EXE, &options);
     let create = ["table", "create", "orders", "--partitions", "4", "--replication", "3"];
     for name in NODES {

@@ -20,7 +20,7 @@ async fn client(cluster: &Cluster) -> Client {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fourth_node_joins_nine_partitions_under_load() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     assert_eq!(cluster.partitions_per_node(), counts(&[("athens", 3), ("byzantium", 3), ("cyrene", 3)]));
 
     let client = client(&cluster).await;
@@ -51,7 +51,7 @@ async fn fourth_node_joins_nine_partitions_under_load() {
 
 #[test]
 fn thirty_partitions_spread_evenly_over_a_fourth_node() {
-    let mut cluster = Cluster::start(EXE, &Options { partitions: 30, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, partitions: 30, ..Options::default() });
     cluster.start_node("ephesus");
     cluster.wait_node("ephesus", "alive");
     let applied = cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
@@ -107,7 +107,7 @@ fn partition_list_json_matches_the_contract() {
 
 #[test]
 fn command_line_reads_and_writes_keys() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     for (key, value) in [("alpha", "1"), ("beta", "two words"), ("{tag}a", "x"), ("{tag}b", "y")] {
         let put = cluster.archon(&["kv", "put", key, value]);
         assert_eq!(put.code, 0, "{}", put.stderr);

@@ -24,12 +24,13 @@ const VALUE_BYTES: usize = 2 * 1024;
 /// Keys written: six times what one partition may hold.
 const KEYS: u64 = 3 * 1024;
 
-fn cluster() -> Cluster {
-    start(Room::Part)
+fn cluster(coordinators: usize) -> Cluster {
+    start(coordinators, Room::Part)
 }
 
-fn start(room: Room) -> Cluster {
-    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, room, ..Options::replicated() });
+fn start(coordinators: usize, room: Room) -> Cluster {
+    let options = Options { coordinators, nodes: NODES.to_vec(), partitions: 4, room, ..Options::replicated() };
+    let cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster
 }
@@ -131,7 +132,7 @@ fn counted(cluster: &Cluster, addresses: &[String], name: &str) -> u64 {
 
 #[test]
 fn growing_table_splits_and_loses_no_write() {
-    let cluster = cluster();
+    let cluster = cluster(1);
     let made = cluster
         .json(&[
             "table",
@@ -175,7 +176,7 @@ fn growing_table_splits_and_loses_no_write() {
 
 #[test]
 fn kills_during_table_growth_lose_no_write() {
-    let mut cluster = cluster();
+    let mut cluster = cluster(3);
     cluster.done(&["table", "create", "times", "--range", "--split-above", "1MiB", "--replication", "3"]);
     cluster.wait_settled("times", "the table", TIMEOUT, |rows| rows.len() == 1);
     let writing = RowWriters::begin(&cluster);
@@ -216,7 +217,7 @@ const REST: Duration = Duration::from_millis(20);
 #[test]
 fn load_on_many_keys_splits_but_load_on_one_key_does_not() {
     // The machine's write rate decides.
-    let cluster = start(Room::Calm);
+    let cluster = start(1, Room::Calm);
     for table in ["times", "hot"] {
         cluster.done(&["table", "create", table, "--range", "--split-above-rate", "100", "--replication", "3"]);
         cluster.wait_settled(table, "the table", TIMEOUT, |rows| rows.len() == 1);
@@ -260,7 +261,7 @@ fn load_on_many_keys_splits_but_load_on_one_key_does_not() {
 
 #[test]
 fn invalid_split_limits_are_refused_with_the_valid_range() {
-    let cluster = cluster();
+    let cluster = cluster(1);
     cluster.done(&["table", "create", "times", "--range", "--replication", "3"]);
     for (arguments, says) in [
         (&["create", "a", "--partitions", "4", "--replication", "3", "--split-above", "1GiB"][..], "--split-above"),

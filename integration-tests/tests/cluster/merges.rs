@@ -10,8 +10,9 @@ const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a cluster with a table by ranges, split at these keys.
-pub(crate) fn cluster(split_at: &str) -> Cluster {
-    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
+pub(crate) fn cluster(coordinators: usize, split_at: &str) -> Cluster {
+    let options = Options { coordinators, nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() };
+    let cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster.done(&["table", "create", "times", "--range", "--replication", "3", "--split-at", split_at]);
     wait_served(&cluster, "times", split_at.split(',').count() + 1);
@@ -24,7 +25,7 @@ fn merge(cluster: &Cluster, partition: &str) {
 
 #[test]
 fn merges_under_load_apply_every_write_once() {
-    let cluster = cluster("key-06,key-12,key-18");
+    let cluster = cluster(1, "key-06,key-12,key-18");
     let counting = CounterLoad::begin(&cluster, "times");
     let mut count = 4;
     for partition in ["1", "0", "0"] {
@@ -95,7 +96,7 @@ fn two_with_leaders_of_their_own(cluster: &mut Cluster) -> (u32, u32) {
 
 /// Kills a process in each phase of merges, while counters are incremented.
 fn kill_during_merges(victim: Victim) {
-    let mut cluster = cluster(AT);
+    let mut cluster = cluster(3, AT);
     fill(&cluster);
     let striker = Striker::new(&cluster, "times");
     let counting = CounterLoad::begin(&cluster, "times");
@@ -141,7 +142,7 @@ fn killed_coordinator_during_merges_loses_and_repeats_no_write() {
 
 #[test]
 fn nodes_killed_right_after_a_merge_keep_all_keys() {
-    let mut cluster = cluster("key-50");
+    let mut cluster = cluster(1, "key-50");
     cluster.put_all("times", (0..100).map(|number| (format!("key-{number:02}"), "value")));
     merge(&cluster, "0");
     for node in NODES {
@@ -163,7 +164,7 @@ const TINY_ROWS: (usize, usize) = (1_000, 20_000);
 
 #[test]
 fn merge_of_many_tiny_rows_keeps_every_row_over_restart() {
-    let mut cluster = cluster("m");
+    let mut cluster = cluster(1, "m");
     let row = |letter: char, number: usize| format!("{letter}{number:06},1\n");
     let left = (0..TINY_ROWS.0).map(|number| row('a', number));
     let rows: String = left.chain((0..TINY_ROWS.1).map(|number| row('n', number))).collect();
@@ -196,7 +197,7 @@ fn merge_of_many_tiny_rows_keeps_every_row_over_restart() {
 
 #[test]
 fn invalid_merge_is_refused_with_the_reason() {
-    let mut cluster = cluster("m");
+    let mut cluster = cluster(1, "m");
     let says = |cluster: &Cluster, arguments: &[&str], code: i32, text: &str| {
         let ran = cluster.archon(&[&["partition", "merge"], arguments].concat());
         assert!(ran.code == code && ran.stderr.contains(text), "{arguments:?}: {} {}", ran.code, ran.stderr);
@@ -221,7 +222,7 @@ fn invalid_merge_is_refused_with_the_reason() {
 
 #[test]
 fn merge_is_abandoned_if_too_large_or_cancelled() {
-    let cluster = cluster("m");
+    let cluster = cluster(3, "m");
     cluster.done(&["kv", "put", "a", "first", "--table", "times"]);
     // Larger than the limit: refused if the nodes have reported the size by then, otherwise abandoned.
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

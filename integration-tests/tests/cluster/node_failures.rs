@@ -16,7 +16,7 @@ async fn client(cluster: &Cluster, timeout: Duration) -> Client {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_node_fails_and_returns_with_its_data() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let client = client(&cluster, Duration::from_secs(30)).await;
     let written = Rows::written(&client, 200).await;
     cluster.take_node("athens").kill();
@@ -32,7 +32,7 @@ async fn killed_node_fails_and_returns_with_its_data() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_stopped_by_sigterm_releases_and_returns_at_once() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let client = client(&cluster, Duration::from_secs(30)).await;
     let written = Rows::written(&client, 100).await;
     let status = cluster.take_node("byzantium").terminate(Duration::from_secs(60));
@@ -116,7 +116,7 @@ async fn node_without_coordinators_stops_serving_at_lease_end() {
 
 #[test]
 fn nodes_stopped_together_release_partitions_and_leave() {
-    let mut cluster = Cluster::start(EXE, &Options { partitions: 30, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, partitions: 30, ..Options::default() });
     let names = ["athens", "byzantium", "cyrene"];
     let mut nodes: Vec<_> = names.iter().map(|name| cluster.take_node(name)).collect();
     nodes.iter().for_each(Process::ask_to_end);

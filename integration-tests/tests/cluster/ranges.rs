@@ -13,7 +13,10 @@ const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn cluster() -> Cluster {
-    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
+    let cluster = Cluster::start(
+        EXE,
+        &Options { coordinators: 1, nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() },
+    );
     cluster.wait_whole(3);
     cluster
 }

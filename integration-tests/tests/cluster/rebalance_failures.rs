@@ -26,7 +26,8 @@ async fn fill(client: &Client, count: usize) -> Vec<(String, Vec<u8>)> {
 
 /// Grows from three nodes to four and kills `victim` as soon as any move is in one of `phases`.
 async fn kill_in_phase(phases: &[&str], victim: Victim) {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let coordinators = if matches!(victim, Victim::LeadingCoordinator) { 3 } else { 1 };
+    let mut cluster = Cluster::start(EXE, &Options { coordinators, ..Options::default() });
     let client = cluster.client().build().await.expect("a client");
     let written = fill(&client, 300).await;
     cluster.start_node("ephesus");

@@ -51,7 +51,7 @@ async fn ends_well(load: Load, client: &Client, what: &str) -> LoadReport {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_node_costs_a_pause_and_rejoins_every_live_set() {
-    let mut cluster = Cluster::start(EXE, &three_copies());
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, ..three_copies() });
     println!("whole after {:?}", wait_whole(&cluster));
     let client = client(&cluster, Duration::from_secs(30)).await;
     for name in NAMES {
@@ -78,7 +78,7 @@ async fn killed_node_costs_a_pause_and_rejoins_every_live_set() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planned_stop_hands_over_without_a_failed_operation() {
-    let mut cluster = Cluster::start(EXE, &three_copies());
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, ..three_copies() });
     wait_whole(&cluster);
     let client = client(&cluster, Duration::from_secs(30)).await;
     for name in NAMES {
@@ -147,7 +147,7 @@ fn large(number: usize) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn loader_killed_during_copy_restarts_by_itself() {
-    let mut cluster = Cluster::start(EXE, &Options { partitions: 3, ..three_copies() });
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, partitions: 3, ..three_copies() });
     wait_whole(&cluster);
     let client = client(&cluster, Duration::from_secs(30)).await;
     tokio::task::block_in_place(|| {
@@ -196,7 +196,7 @@ async fn loader_killed_during_copy_restarts_by_itself() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_cluster_drops_dead_follower_before_the_next_write() {
-    let mut cluster = Cluster::start(EXE, &three_copies());
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, ..three_copies() });
     wait_whole(&cluster);
     let client = client(&cluster, Duration::from_secs(30)).await;
     let key = "written-later";

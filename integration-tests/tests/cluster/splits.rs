@@ -17,8 +17,9 @@ use tonic::transport::Endpoint;
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn cluster() -> Cluster {
-    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
+fn cluster(coordinators: usize) -> Cluster {
+    let options = Options { coordinators, nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() };
+    let cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster.done(&["table", "create", "times", "--range", "--replication", "3"]);
     wait_served(&cluster, "times", 1);
@@ -31,7 +32,7 @@ fn split(cluster: &Cluster, partition: &str, at: &str) {
 
 #[test]
 fn splits_under_load_apply_every_write_once() {
-    let cluster = cluster();
+    let cluster = cluster(1);
     let counting = CounterLoad::begin(&cluster, "times");
     for (partition, at, count) in [("0", "key-12", 2), ("1", "key-18", 3), ("0", "key-06", 4), ("2", "key-21", 5)] {
         split(&cluster, partition, at);
@@ -52,7 +53,7 @@ fn splits_under_load_apply_every_write_once() {
 
 #[test]
 fn split_without_key_halves_the_bytes() {
-    let cluster = cluster();
+    let cluster = cluster(1);
     let put = |key: &str, bytes: usize| drop(cluster.done(&["kv", "put", key, &"x".repeat(bytes), "--table", "times"]));
     ["a", "b", "c", "d"].into_iter().for_each(|key| put(key, 100));
     put("e", 300);
@@ -72,7 +73,7 @@ const TRIES: usize = 4;
 
 /// Kills a process in each of these phases of splits, each time in the rightmost partition, while counters are incremented.
 fn kill_during_splits(victim: Victim, phases: &[Phase]) {
-    let mut cluster = cluster();
+    let mut cluster = cluster(3);
     let striker = Striker::new(&cluster, "times");
     let counting = CounterLoad::begin(&cluster, "times");
     let mut counters = 1..COUNTERS;
@@ -124,7 +125,7 @@ fn killed_leader_of_the_right_half_loses_and_repeats_no_write() {
 
 #[test]
 fn client_ten_splits_behind_finds_and_scans_every_key() {
-    let cluster = cluster();
+    let cluster = cluster(1);
     let runtime = Runtime::new().expect("a runtime");
     let client = cluster.client().table("times");
     let client = runtime.block_on(client.build()).expect("a client");
@@ -149,7 +150,7 @@ fn client_ten_splits_behind_finds_and_scans_every_key() {
 
 #[test]
 fn nodes_killed_right_after_a_split_keep_both_halves() {
-    let mut cluster = cluster();
+    let mut cluster = cluster(1);
     cluster.put_all("times", (0..100).map(|number| (format!("key-{number:02}"), "value")));
     split(&cluster, "0", "key-50");
     for node in NODES {
@@ -167,7 +168,7 @@ fn nodes_killed_right_after_a_split_keep_both_halves() {
 
 #[test]
 fn half_formed_copies_survive_a_kill_undamaged() {
-    let mut cluster = cluster();
+    let mut cluster = cluster(3);
     let runtime = Runtime::new().expect("a runtime");
     let client = cluster.client().table("times");
     let client = runtime.block_on(client.build()).expect("a client");
@@ -213,7 +214,7 @@ fn half_formed_copies_survive_a_kill_undamaged() {
 
 #[test]
 fn invalid_split_is_refused_with_the_reason() {
-    let mut cluster = cluster();
+    let mut cluster = cluster(1);
     let refused = |cluster: &Cluster, arguments: &[&str]| {
         let ran = cluster.archon(&[&["partition", "split"], arguments].concat());
         (ran.code, ran.stderr)
@@ -252,7 +253,7 @@ async fn ask(transport: &Transport, address: &str, cluster: &ClusterRef, op: Op)
 
 #[test]
 fn identified_write_retried_after_a_split_is_applied_once() {
-    let cluster = cluster();
+    let cluster = cluster(1);
     let runtime = Runtime::new().expect("a runtime");
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");

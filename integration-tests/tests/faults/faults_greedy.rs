@@ -22,12 +22,12 @@ struct Scene {
 impl Scene {
     async fn set(replication: u8) -> Self {
         // A shard without a turn for the length of a lease stalls, be it for an attack or for another cluster.
-        Self::set_with(&Options { replication, room: Room::Whole, ..Options::default() }).await
+        Self::set_with(&Options { coordinators: 1, replication, room: Room::Whole, ..Options::default() }).await
     }
 
     /// For attackers that mostly wait.
     async fn set_calm() -> Self {
-        Self::set_with(&Options { replication: 1, room: Room::Calm, ..Options::default() }).await
+        Self::set_with(&Options { coordinators: 1, replication: 1, room: Room::Calm, ..Options::default() }).await
     }
 
     async fn set_with(options: &Options) -> Self {
@@ -173,7 +173,8 @@ async fn client_id_per_request_costs_no_heartbeat_at_failover() {
 async fn hostile_redis_clients_fail_no_node_and_bound_memory() {
     const MORE_BYTES_MAX: u64 = 192 * 1024 * 1024;
     const NODES: &[&str] = &["athens", "byzantium", "cyrene"];
-    let options = Options { replication: 1, room: Room::Whole, redis: NODES, tls: false, ..Options::default() };
+    let options =
+        Options { coordinators: 1, replication: 1, room: Room::Whole, redis: NODES, tls: false, ..Options::default() };
     let mut scene = Scene::set_with(&options).await;
     let transport = scene.cluster.transport(Role::Client);
     let deadline = tokio::time::Instant::now() + TIMEOUT;

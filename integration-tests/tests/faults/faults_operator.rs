@@ -18,7 +18,7 @@ async fn client(cluster: &Cluster) -> Client {
 /// 75: an interrupted wait for a rebalance; the rebalance runs to its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interrupted_wait_does_not_stop_the_rebalance() {
-    let mut cluster = Cluster::start(EXE, &Options::default());
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let client = client(&cluster).await;
     for number in 0..100_usize {
         client.put(format!("large-{number}"), vec![7; 256 * 1024]).await.expect("a put");

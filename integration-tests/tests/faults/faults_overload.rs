@@ -56,7 +56,7 @@ fn node_of(cluster: &Cluster, key: &str) -> KvClient<tonic::transport::Channel> 
 /// message, and without effect on others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oversized_requests_are_refused_by_client_and_node() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let client = client(&cluster).await;
     let refused = client.put("k", vec![7; VALUE_BYTES_MAX + 1]).await.expect_err("a value over the limit");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
@@ -98,7 +98,7 @@ async fn oversized_requests_are_refused_by_client_and_node() {
 /// served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_hanging_up_leaves_whole_writes_or_none() {
-    let cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, replication: 3, ..Options::default() });
     cluster.wait_whole(3);
     let client = client(&cluster).await;
     is_served(&client, "before").await;
@@ -148,7 +148,7 @@ fn descriptors(pid: Pid) -> usize {
 /// 46: a node without free file descriptors accepts no new connections, serves the existing ones, and accepts again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_without_descriptors_serves_and_accepts_later() {
-    let cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, replication: 3, ..Options::default() });
     cluster.wait_whole(3);
     let client = client(&cluster).await;
     is_served(&client, "before").await;

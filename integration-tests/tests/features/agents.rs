@@ -77,7 +77,14 @@ fn counts_once_beside(fault: &str, expected: &str) {
 
 /// Runs the example of three processes in a language, with a fault. The caller has checked that its program exists.
 pub(crate) fn counts_once(service: &str, fault: &str, expected: &str) {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, room: Room::Whole, ..Options::default() };
+    let options = Options {
+        coordinators: 1,
+        nodes: vec!["athens"],
+        nodes_min: 1,
+        tls: false,
+        room: Room::Whole,
+        ..Options::default()
+    };
     let cluster = Cluster::start(EXE, &options);
     let coordinators = cluster.coordinator_list();
     let run = ["examples/python/run.py", "--archon", EXE, "--coordinators", &coordinators, "--fault", fault];
@@ -106,7 +113,7 @@ with Participant("jobs", sys.argv[1]) as participant:
 
 #[test]
 fn agent_with_certificate_serves_a_socket() {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
+    let options = Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
     cluster.done(&["access", "grant", "own", "--participant", "w1", "--table", "jobs"]);
@@ -124,7 +131,7 @@ fn agent_with_certificate_serves_a_socket() {
 
 #[test]
 fn agent_process_serves_metrics_and_health() {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, ..Options::default() };
+    let options = Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
     let coordinators = cluster.coordinator_list();

@@ -104,7 +104,7 @@ fn extract(page: &str, language: &str, file: &Path) {
 
 /// Runs a program of the tutorial beside a real agent: it owns both partitions, works, and releases them at SIGTERM.
 fn program_owns_and_releases(start: impl FnOnce(&str) -> RunningProgram) {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
+    let options = Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
     let listen = free_addresses(1).remove(0);

@@ -175,7 +175,12 @@ fn files(directory: &str, folder: &str) -> BTreeSet<PathBuf> {
 
 #[test]
 fn backup_under_load_restores_a_committed_prefix() {
-    let options = Options { nodes: vec!["athens", "byzantium", "cyrene"], partitions: 8, ..Options::replicated() };
+    let options = Options {
+        coordinators: 1,
+        nodes: vec!["athens", "byzantium", "cyrene"],
+        partitions: 8,
+        ..Options::replicated()
+    };
     let mut cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
     cluster.done(&["table", "create", "times", "--range", "--split-at", "w4", "--replication", "3"]);

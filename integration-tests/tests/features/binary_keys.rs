@@ -65,7 +65,7 @@ fn binary_keys_are_the_same_at_every_interface() {
 
 #[test]
 fn range_table_is_split_at_binary_keys() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let create = ["table", "create", "times", "--range", "--hex", "--split-at", "80,ff00", "--replication", "1"];
     cluster.done(&create);
     let list = ["partition", "list", "--table", "times"];

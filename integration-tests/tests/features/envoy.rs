@@ -44,7 +44,7 @@ fn serve(name: &'static str) -> String {
 #[test]
 fn envoy_routes_to_the_owners_of_partitions() {
     let Some(program) = installed() else { return };
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
+    let options = Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
     let (cluster, runtime) = (Cluster::start(EXE, &options), Runtime::new().expect("a runtime"));
     cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
     let map = cluster.directory().join("jobs.json").display().to_string();

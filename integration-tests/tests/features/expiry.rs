@@ -138,7 +138,7 @@ fn value_ends_for_all_interfaces_although_its_leader_is_killed() {
 
 #[test]
 fn backup_and_restore_keep_the_time_of_expiry() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     cluster.done(&["kv", "put", "soon", "v", "--ttl", "4s"]);
     cluster.done(&["kv", "put", "later", "v", "--ttl", "1000s"]);
     cluster.done(&["kv", "put", "kept", "v"]);

@@ -55,7 +55,7 @@ fn export_and_import_copy_a_table() {
         &["csv", "--partitions", "4", "--replication", "1"],
         &["piped", "--partitions", "4", "--replication", "1"],
     ];
-    let cluster = with_tables(&Options::default(), &tables);
+    let cluster = with_tables(&Options { coordinators: 1, ..Options::default() }, &tables);
     runtime().block_on(async {
         let client = cluster.client().build().await.expect("a client");
         for number in 0..700 {
@@ -104,7 +104,10 @@ fn export_and_import_copy_a_table() {
 
 #[test]
 fn import_stops_at_a_bad_line_and_reports_written_rows() {
-    let mut cluster = with_tables(&Options::default(), &[&["orders", "--partitions", "4", "--replication", "1"]]);
+    let mut cluster = with_tables(
+        &Options { coordinators: 1, ..Options::default() },
+        &[&["orders", "--partitions", "4", "--replication", "1"]],
+    );
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("rows.jsonl");
     let line = |number: usize| format!("{{\"key\":\"k/{number:05}\",\"value\":\"{number}\"}}\n");
@@ -160,7 +163,7 @@ fn import_stops_at_a_bad_line_and_reports_written_rows() {
 fn broken_pipe_ends_export_quietly_and_import_with_error() {
     let tables: [&[&str]; 2] =
         [&["copy", "--partitions", "4", "--replication", "1"], &["slow", "--partitions", "4", "--replication", "1"]];
-    let cluster = with_tables(&Options::default(), &tables);
+    let cluster = with_tables(&Options { coordinators: 1, ..Options::default() }, &tables);
     runtime().block_on(async {
         let client = cluster.client().build().await.expect("a client");
         for number in 0..40 {

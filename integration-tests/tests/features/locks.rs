@@ -89,7 +89,7 @@ impl World {
 }
 
 fn small() -> Options {
-    Options { nodes: vec!["athens"], nodes_min: 1, ..Options::default() }
+    Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, ..Options::default() }
 }
 
 fn code(process: &mut Process) -> i32 {
@@ -179,7 +179,7 @@ fn paused_holder_is_fenced_and_ends_its_command() {
 
 #[test]
 fn lock_outlives_the_leader_of_its_row() {
-    let options = Options { replication: 3, partitions: 3, ..Options::default() };
+    let options = Options { coordinators: 1, replication: 3, partitions: 3, ..Options::default() };
     let mut world = World::start("3", &options);
     world.cluster.wait_settled("locks", "locks with three copies", TIMEOUT, |_| true);
     let mut holder = world.lock("holder", &["--lease", "20s"], r#"echo x > "$D/first"; await go; store"#);

@@ -69,7 +69,7 @@ fn six_new_participants_get_a_share_and_nothing_else_moves() {
     let cluster = Cluster::start(
         env!("CARGO_BIN_EXE_archon-under-test"),
         // Seventy sessions with leases load the machine.
-        &Options { nodes: Vec::new(), nodes_min: 1, room: Room::Whole, ..Options::default() },
+        &Options { coordinators: 1, nodes: Vec::new(), nodes_min: 1, room: Room::Whole, ..Options::default() },
     );
     let runtime = Runtime::new().expect("a runtime");
     let coordinators = cluster.coordinator_addresses();

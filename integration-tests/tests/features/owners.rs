@@ -149,7 +149,7 @@ fn endpoints(file: &Path) -> Result<Vec<String>, String> {
 /// Regression: the map was written on a thread of the runtime, so a service got no permissions while the disk hung.
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_answers_while_map_waits_for_disk() {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
+    let options = Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);
     let (socket, map) = (cluster.directory().join("a.sock"), cluster.directory().join("jobs.json"));
@@ -274,6 +274,7 @@ async fn watches_and_map_follow_the_owners() {
 #[test]
 fn clients_read_owners_of_lease_tables_only() {
     let options = Options {
+        coordinators: 1,
         nodes: vec!["athens"],
         nodes_min: 1,
         tls: true,

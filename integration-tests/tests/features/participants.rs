@@ -16,6 +16,11 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One node is enough for the service's rows.
 fn cluster() -> Options {
+    Options { coordinators: 1, ..with_quorum() }
+}
+
+/// Returns options for tests that stop coordinators.
+fn with_quorum() -> Options {
     Options { nodes: vec!["athens"], nodes_min: 1, ..Options::default() }
 }
 
@@ -146,7 +151,7 @@ fn cut_off_instance_stops_at_lease_end_and_is_succeeded() {
 
 #[test]
 fn handovers_survive_coordinator_leader_changes() {
-    let mut service = service(&NAMES[..4]);
+    let mut service = Service::start(PROGRAMS, &with_quorum(), ServiceOptions::default(), &NAMES[..4]);
     let count =
         |service: &Service, name: &str, of: fn(&Line) -> bool| service.log(name).iter().filter(|line| of(line)).count();
     let acquired = |line: &Line| matches!(line, Line::Acquired { .. });
@@ -190,7 +195,7 @@ fn without_coordinators_ownership_ends_with_the_lease() {
     let options = ServiceOptions::default();
     let lease_ns = options.lease_ms * 1_000_000;
     let names = &NAMES[..4];
-    let mut service = Service::start(PROGRAMS, &cluster(), options, names);
+    let mut service = Service::start(PROGRAMS, &with_quorum(), options, names);
     let mut coordinators: Vec<_> = (0..3).map(|index| service.cluster.take_coordinator(index)).collect();
     let epochs = service.uses();
     let begun = boot_clock_ns();

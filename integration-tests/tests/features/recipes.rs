@@ -27,7 +27,14 @@ impl Kitchen {
                 return None;
             }
         }
-        let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: false, consoles: true, ..Options::default() };
+        let options = Options {
+            coordinators: 1,
+            nodes: vec!["athens"],
+            nodes_min: 1,
+            tls: false,
+            consoles: true,
+            ..Options::default()
+        };
         let cluster = Cluster::start(EXE, &options);
         let directory = cluster.directory().join("kitchen");
         fs::create_dir(&directory).expect("a directory");

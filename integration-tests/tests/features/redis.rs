@@ -11,7 +11,7 @@ pub(crate) const NODES: &[&str] = &["athens", "byzantium", "cyrene"];
 
 /// Returns options of a cluster with Redis listeners. The test's own client does not speak TLS.
 pub(crate) fn options(redis: &'static [&'static str]) -> Options {
-    Options { redis, tls: false, ..Options::default() }
+    Options { coordinators: 1, redis, tls: false, ..Options::default() }
 }
 
 /// Starts a cluster, and waits until its first node with a listener knows the listeners of the others: it forwards to

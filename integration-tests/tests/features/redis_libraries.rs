@@ -312,7 +312,10 @@ fn speaks_tls(library: Library) {
     if library.command().is_none() {
         return;
     }
-    let cluster = Cluster::start_whole(EXE, &Options { partitions: 9, redis: NODES, tls: true, ..Options::default() });
+    let cluster = Cluster::start_whole(
+        EXE,
+        &Options { coordinators: 1, partitions: 9, redis: NODES, tls: true, ..Options::default() },
+    );
     let own = cluster.credentials(Role::Client, "shop");
     let credentials = ["ca.crt", "tls.crt", "tls.key"].map(|file| own.join(file));
     let Some(driver) = start(library, &cluster, Some(&credentials)) else { return };

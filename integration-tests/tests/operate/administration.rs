@@ -10,6 +10,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn four_nodes() -> Options {
     Options {
+        coordinators: 1,
         nodes: vec!["athens", "byzantium", "cyrene", "ephesus"],
         partitions: 8,
         nodes_min: 4,
@@ -83,7 +84,14 @@ fn node_is_cordoned_drained_and_removed() {
 
 #[test]
 fn partition_without_in_sync_copy_is_given_up_only_on_order() {
-    let options = Options { nodes: vec!["athens"], partitions: 2, nodes_min: 1, replication: 1, ..Options::default() };
+    let options = Options {
+        coordinators: 1,
+        nodes: vec!["athens"],
+        partitions: 2,
+        nodes_min: 1,
+        replication: 1,
+        ..Options::default()
+    };
     let mut cluster = Cluster::start(EXE, &options);
     cluster.done(&["kv", "put", "k", "v"]);
     let partition = cluster.json(&["partition", "locate", "k"]).expect("locate")["partition"].to_string();
@@ -144,7 +152,7 @@ fn partition_without_in_sync_copy_is_given_up_only_on_order() {
 
 #[test]
 fn every_operation_works_from_the_command_line() {
-    let cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, partitions: 4, ..Options::replicated() });
     // Compare and set: one of two creators of a key succeeds, and only the revision that was read is overwritten.
     cluster.done(&["kv", "cas", "leader", "alice", "--revision", "0"]);
     assert!(refused(&cluster, &["kv", "cas", "leader", "bob", "--revision", "0"]).contains("exists already"));

@@ -199,7 +199,7 @@ fn concurrent_first_row_requests_keep_tables_apart() {
 
 #[test]
 fn impossible_console_requests_are_refused_with_reason() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..options() });
     let at = cluster.console_address(0);
     let huge = "x".repeat(9 * 1024 * 1024);
     let cordon = "/api/v1/nodes/athens/cordon";
@@ -374,7 +374,7 @@ fn feed_shows_node_death_and_leader_change() {
 
 #[test]
 fn console_shows_throughput_and_latency_under_load() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..options() });
     let mut watcher = Watcher::new(cluster.console_address(0));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let load = runtime.spawn({

@@ -128,7 +128,7 @@ fn console_with_tls_enforces_row_rights() {
 /// Regression: a refusal that came before the body was read looked to an HTTP/2 client like a broken stream.
 #[test]
 fn http2_refusal_before_body_keeps_the_stream() {
-    let cluster = Cluster::start(EXE, &Options { tls: true, ..options() });
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, tls: true, ..options() });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let at = cluster.console_address(0);
     let transport = Transport::Tls(Tls::open(&cluster.credentials(Role::Admin, "alice")).expect("credentials"));
@@ -153,7 +153,7 @@ fn http2_refusal_before_body_keeps_the_stream() {
 /// A member's certificate cannot act for an administrator.
 #[test]
 fn only_coordinators_act_for_other_callers() {
-    let cluster = Cluster::start(EXE, &Options { tls: true, ..options() });
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, tls: true, ..options() });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (leader, _) = cluster.wait_leader();
     let address = cluster.coordinator_addresses()[leader].clone();

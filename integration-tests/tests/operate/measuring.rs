@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::process::Command;
 
 fn cluster() -> Cluster {
-    let options = Options { partitions: 8, replication: 2, ..Options::default() };
+    let options = Options { coordinators: 1, partitions: 8, replication: 2, ..Options::default() };
     Cluster::start(EXE, &options)
 }
 

@@ -74,7 +74,7 @@ fn setting_applies_from_commit_and_survives_restarts() {
 
 #[test]
 fn node_setting_survives_restart_until_another_flag() {
-    let mut cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
+    let mut cluster = Cluster::start(EXE, &Options { coordinators: 1, partitions: 4, ..Options::replicated() });
     cluster.wait_whole(3);
     let athens = |cluster: &Cluster| {
         let node = cluster.json(&["node", "describe", "athens"]).expect("node describe");
@@ -108,7 +108,8 @@ fn node_setting_survives_restart_until_another_flag() {
 
 #[test]
 fn replication_of_a_table_changes_under_load() {
-    let cluster = Cluster::start(EXE, &Options { partitions: 4, replication: 1, ..Options::replicated() });
+    let cluster =
+        Cluster::start(EXE, &Options { coordinators: 1, partitions: 4, replication: 1, ..Options::replicated() });
     cluster.wait_whole(1);
     cluster.put_all("default", (0..20).map(|number| (format!("k/{number}"), "before")));
     let many = ends(&cluster, &["table", "alter", "default", "--replication", "4"], 4);

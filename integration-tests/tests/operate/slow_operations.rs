@@ -14,7 +14,10 @@ const KEY: &str = "key-of-nobody-else";
 const VALUE: &str = "value-of-nobody-else";
 
 fn cluster() -> Cluster {
-    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
+    let cluster = Cluster::start(
+        EXE,
+        &Options { coordinators: 1, nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() },
+    );
     cluster.wait_whole(3);
     put(&cluster);
     cluster

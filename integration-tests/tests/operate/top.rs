@@ -197,7 +197,7 @@ fn top_shows_the_cluster_and_restores_the_terminal() {
 
 #[test]
 fn top_ends_on_control_c_signal_and_hangup() {
-    let cluster = Cluster::start(EXE, &Options::default());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..Options::default() });
     let begin = || {
         let mut top = OnTerminal::of(&cluster, &[]);
         top.wait_screen("a node", |screen| screen.contains("\nathens "));

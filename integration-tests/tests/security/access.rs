@@ -12,7 +12,11 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn start() -> Cluster {
-    Cluster::start(EXE, &Options { tls: true, replication: 3, clients_may: false, ..Options::default() })
+    start_with(1)
+}
+
+fn start_with(coordinators: usize) -> Cluster {
+    Cluster::start(EXE, &Options { coordinators, tls: true, replication: 3, clients_may: false, ..Options::default() })
 }
 
 fn credentials(cluster: &Cluster, name: &str) -> PathBuf {
@@ -199,7 +203,7 @@ async fn revoked_right_applies_to_connected_clients() {
 /// Nodes do not apply changes that they have not received: the answer says so.
 #[test]
 fn access_change_names_lagging_nodes_and_reaches_new_ones() {
-    let mut cluster = start();
+    let mut cluster = start_with(3);
     cluster.node("cyrene").pause();
     let (said, _) = wait_for("the change to be made while a node is silent", TIMEOUT, || {
         let ran = cluster.archon(&["access", "grant", "write", "--client", "shop", "--all-tables", "-o", "json"]);
@@ -249,7 +253,14 @@ async fn redis_replies(cluster: &Cluster, (role, name): (Role, &str), commands: 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_clients_have_the_rights_of_their_certificates() {
-    let options = Options { tls: true, replication: 3, clients_may: false, redis: &["athens"], ..Options::default() };
+    let options = Options {
+        coordinators: 1,
+        tls: true,
+        replication: 3,
+        clients_may: false,
+        redis: &["athens"],
+        ..Options::default()
+    };
     let cluster = Cluster::start(EXE, &options);
     let commands = ["PING", "SET k v", "STRLEN k", "CLUSTER SLOTS"];
     let replies = redis_replies(&cluster, (Role::Client, "shop"), &commands).await;

@@ -117,7 +117,7 @@ fn text(output: &Output) -> String {
 
 /// Starts a cluster with a lease table of two partitions that `w1` may own, and returns the credentials of `w1` as well.
 fn cluster_of_w1() -> (Cluster, PathBuf) {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
+    let options = Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
     cluster.wait_protocol(2);
     cluster.done(&["table", "create", "jobs", "--partitions", "2", "--lease"]);

@@ -17,7 +17,7 @@ fn options() -> Options {
 /// Certificates are renewed by replacing files: no restart, and no failed operation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewed_certificate_is_loaded_without_restart() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &Options { coordinators: 1, ..options() });
     let client = cluster.client().build().await.expect("a client");
     let (transport, address) = (cluster.transport(Role::Client), cluster.node_address("athens").to_owned());
     let shown = async || {

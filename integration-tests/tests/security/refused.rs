@@ -16,8 +16,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn start() -> Cluster {
-    let cluster = Cluster::start(EXE, &Options { tls: true, consoles: true, clients_may: false, ..Options::default() });
+fn start(coordinators: usize) -> Cluster {
+    let options = Options { coordinators, tls: true, consoles: true, clients_may: false, ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
     cluster.wait_protocol(2);
     cluster
 }
@@ -42,7 +43,7 @@ async fn ask(credentials: &Path, address: &str, method: &str, path: &str, within
 /// Regression: they were asked to retry, or the outcome of a write was reported as unknown, after the whole time-out.
 #[test]
 fn refused_credentials_fail_without_retries() {
-    let mut cluster = start();
+    let mut cluster = start(3);
     let directory = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
     let foreign = foreign.expect("another authority");
@@ -77,7 +78,7 @@ fn refused_credentials_fail_without_retries() {
 
 #[test]
 fn table_names_do_not_leak_to_unauthorized_clients() {
-    let cluster = start();
+    let cluster = start(3);
     cluster.done(&["table", "create", "orders", "--partitions", "3", "--replication", "1"]);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let shop = cluster.credentials(Role::Client, "shop");
@@ -113,7 +114,7 @@ fn table_names_do_not_leak_to_unauthorized_clients() {
 /// Regression: an admin withdrew his own certificate without a warning, got an unknown outcome, and was locked out.
 #[test]
 fn withdrawing_own_admin_certificate_needs_force() {
-    let cluster = start();
+    let cluster = start(1);
     let alice = cluster.credentials(Role::Admin, "alice");
     let as_alice = |arguments: &[&str]| cluster.archon_as(Some(&alice), arguments);
     let refused =
@@ -156,7 +157,7 @@ fn withdrawing_own_admin_certificate_needs_force() {
 /// Regression: a feed, a watch or a load continued for as long as its connection.
 #[test]
 fn expired_certificate_ends_open_connections() {
-    let cluster = start();
+    let cluster = start(1);
     let soon = cluster.credentials(Role::Operator, "soon");
     cluster.issuer().renew_with_left(Role::Operator, "soon", [], Duration::from_secs(5)).expect("issued");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -167,7 +168,7 @@ fn expired_certificate_ends_open_connections() {
 /// Regression: the doctor advised stopping a healthy member because its credentials on the disk were wrong.
 #[test]
 fn doctor_does_not_fault_running_member_for_bad_files() {
-    let cluster = start();
+    let cluster = start(1);
     let own = cluster.credentials(Role::Node, "athens");
     let listen = cluster.node_address("athens");
     let file = cluster.directory().join("athens.toml");

@@ -22,6 +22,11 @@ fn options() -> Options {
     Options { tls: true, replication: 3, ..Options::default() }
 }
 
+/// Returns options for tests that need no quorum of several.
+fn one_coordinator() -> Options {
+    Options { coordinators: 1, ..options() }
+}
+
 /// Returns a gRPC channel to the process at an address.
 fn channel(transport: &Transport, address: &str) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address").timeout(TIMEOUT);
@@ -51,7 +56,7 @@ fn tls_histories_are_linearizable_through_kills() {
 
 #[test]
 fn foreign_certificate_is_refused_with_the_reason() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &one_coordinator());
     for arguments in [&["status", "--timeout", "2s"][..], &["kv", "get", "a", "--timeout", "2s"]] {
         let (code, said) = archon_as(&cluster, None, arguments);
         assert!(code == Some(4) && said.contains("this member requires TLS"), "{code:?}: {said}");
@@ -66,7 +71,7 @@ fn foreign_certificate_is_refused_with_the_reason() {
 
 #[test]
 fn forbidden_calls_name_the_role_and_change_nothing() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &one_coordinator());
     let run =
         |role: Role, arguments: &[&str]| archon_as(&cluster, Some(&cluster.credentials(role, "somebody")), arguments);
     // A client works with keys, and neither inspects nor changes the cluster.
@@ -93,7 +98,7 @@ fn forbidden_calls_name_the_role_and_change_nothing() {
 /// Messages in another member's name, and messages that a role may not send: refused before any other check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_cannot_impersonate_each_other() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &one_coordinator());
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
     let named = Some(v1::ClusterRef { cluster_id: id.as_bytes().to_vec().into() });
@@ -145,7 +150,7 @@ async fn told<M: Message>(transport: &Transport, address: &str, kind: StreamKind
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_are_bound_to_their_identity() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &one_coordinator());
     let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
     let athens = cluster.node_address("athens").to_owned();
     let status = cluster.json(&["status"]).expect("status");
@@ -238,7 +243,7 @@ fn registration(name: &str) -> v1::RegisterRequest {
 /// refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_enforces_the_table_of_roles() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &one_coordinator());
     let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
     let servers = [leader, cluster.node_address("athens").to_owned()];
     let (mut refused, mut let_through) = (0, 0);
@@ -269,7 +274,7 @@ async fn every_call_enforces_the_table_of_roles() {
 /// Name and role are verified, not only the issuer: an address that leads to another member is not accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dialling_a_member_verifies_its_identity() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &one_coordinator());
     let (transport, address) = (cluster.transport(Role::Admin), cluster.node_address("athens"));
     let dial = async |expected: ExpectedPeer| transport.connect(address, &expected, Protocol::Frames, TIMEOUT).await;
     dial(ExpectedPeer::Node("athens".into())).await.expect("it is athens");
@@ -287,7 +292,7 @@ async fn dialling_a_member_verifies_its_identity() {
 
 #[test]
 fn member_with_foreign_certificate_does_not_start() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &one_coordinator());
     let credentials = cluster.credentials(Role::Node, "delphi");
     let data = tempfile::tempdir().expect("a directory");
     let data = data.path().to_str().expect("paths of tests are text");
@@ -302,7 +307,7 @@ fn member_with_foreign_certificate_does_not_start() {
 /// Regression: others rejected the process at that address without a message, and partitions waited for it.
 #[test]
 fn member_with_certificate_for_other_address_is_refused() {
-    let cluster = Cluster::start(EXE, &options());
+    let cluster = Cluster::start(EXE, &one_coordinator());
     let (coordinators, directory) = (cluster.coordinator_list(), cluster.directory().join("unnamed"));
     std::fs::create_dir_all(&directory).expect("a directory");
     let listen = free_addresses(1).remove(0);

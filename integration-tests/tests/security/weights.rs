@@ -24,7 +24,7 @@ fn grant(cluster: &Cluster, name: &str, weight_max: &str) {
 /// A participant with a grant chose its weight, and so its share of the partitions.
 #[test]
 fn grant_limits_the_weight_of_a_participant() {
-    let options = Options { nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
+    let options = Options { coordinators: 1, nodes: vec!["athens"], nodes_min: 1, tls: true, ..Options::default() };
     let (cluster, runtime) = (Cluster::start(EXE, &options), Runtime::new().expect("a runtime"));
     cluster.wait_protocol(2);
     cluster.done(&["table", "create", "jobs", "--partitions", "8", "--lease"]);
