@@ -5,7 +5,7 @@ use archon_kv::DedupLimits;
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::{METADATA_KEY, detail_of};
 use archon_proto::v1;
-use archon_testkit::wait_for_async;
+use archon_testkit::{ScratchDirectory, wait_for_async};
 use archon_types::{
     Duty, ErrorDetail, ErrorKind, KeyRange, Keys, NodeId, Partition, PartitionId, PlacementId, RangeLimits,
     ReplicaState, RightCopy, RightStage, Split, limits,
@@ -13,12 +13,11 @@ use archon_types::{
 use bytes::Bytes;
 use prost::Message as _;
 use std::time::Duration;
-use tempfile::TempDir;
 use uuid::Uuid;
 
 /// Returns a client for plain calls, the node that serves one partition, and the values that must outlive the node.
-async fn serving() -> (Kv, Node, (Fake, TempDir)) {
-    let directory = tempfile::tempdir().unwrap();
+async fn serving() -> (Kv, Node, (Fake, ScratchDirectory)) {
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])).await;
@@ -179,7 +178,7 @@ async fn host_ranges(fake: &Fake, rows: &[Partition]) {
 /// The client gets no answer to the first attempt, and retries at the same partition after its keys were divided.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn named_transaction_is_answered_from_records_after_split() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.played("berlin", NodeId::new(9), 5);

@@ -5,6 +5,7 @@ use archon_kv::row as rows;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
+use archon_testkit::ScratchDirectory;
 use archon_types::{
     Duty, Epoch, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState, Report, Seq,
 };
@@ -13,7 +14,8 @@ use tonic::Streaming;
 
 const LIVE: ReplicaState = ReplicaState::Live;
 const LOAD: ReplicaState = ReplicaState::Load;
-const KEYS: usize = 12;
+/// Values of 8 MiB: so many bytes go to the engine at once, and fewer would gather for up to 15 s.
+const KEYS: usize = 41;
 /// Placement and node of the loader, which the test plays.
 const LOADER: u64 = 2;
 const LOADER_NODE: u64 = 99;
@@ -97,7 +99,7 @@ async fn spoilt(fake: &Fake, happens: impl AsyncFnOnce()) -> Option<ErrorDetail>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_from_emptied_source_does_not_complete() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
     let why = spoilt(&fake, async || {
@@ -119,7 +121,7 @@ async fn copy_from_emptied_source_does_not_complete() {
 /// A loader is complete only once its log reaches that position (PROTOCOL rule 27).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn last_page_names_highest_position_of_copied_rows() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
     let mut pages = copy(&fake, 1, 0).await.unwrap();
@@ -137,7 +139,7 @@ async fn last_page_names_highest_position_of_copied_rows() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_ends_with_leadership_of_its_epoch() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
     let placements = [(1, fake.id("athens"), LIVE), (LOADER, NodeId::new(LOADER_NODE), LOAD), (3, OTHER, LIVE)];
@@ -156,7 +158,7 @@ async fn copy_ends_with_leadership_of_its_epoch() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_ends_when_replaced_or_source_set_aside() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
     // The same loader asks again, as it does after a broken connection: the former stream has no reader.
@@ -176,7 +178,7 @@ async fn copy_ends_when_replaced_or_source_set_aside() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopping_node_ends_copies_it_serves() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
     let mut pages = copy(&fake, 1, SLOW).await.unwrap();
@@ -190,7 +192,7 @@ async fn stopping_node_ends_copies_it_serves() {
 /// complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn empty_copy_is_reported_after_restart() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &row(1, 1, 3, &[(1, fake.id("athens"), LOAD), (3, OTHER, LIVE)])).await;
@@ -206,7 +208,7 @@ async fn empty_copy_is_reported_after_restart() {
 /// Copies share the disk and CPU with client operations, so the source pauses between pages while clients use the node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_pauses_while_clients_use_source() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
     let rested = || seconds(&node, "copy_rest_seconds_total");

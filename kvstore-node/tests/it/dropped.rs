@@ -6,7 +6,7 @@ use archon_kvstore_node::Node;
 use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
 use archon_proto::convert::members::control::Push;
 use archon_proto::v1;
-use archon_testkit::wait_for_state;
+use archon_testkit::{ScratchDirectory, wait_for_state};
 use archon_types::{
     ClientId, Duty, ErrorDetail, ErrorKind, Fact, Op, Partition, PlacementId, ReplicaState, Report, TableId, TableList,
     Version,
@@ -59,7 +59,7 @@ async fn serving(fake: &Fake, directory: &std::path::Path) -> Node {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_of_dropped_table_is_deleted_and_not_found() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = serving(&fake, directory.path()).await;
     push_dropped(&fake, vec![Duty::Unload { partition: PARTITION, placement: COPY }]).await;
@@ -92,7 +92,7 @@ async fn copy_of_dropped_table_is_deleted_and_not_found() {
 /// Deletions are ordered in portions; no duty names a copy that waits for its turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_table_is_not_served_before_its_deletion() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = serving(&fake, directory.path()).await;
     push_dropped(&fake, Vec::new()).await;

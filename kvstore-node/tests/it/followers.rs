@@ -7,7 +7,7 @@ use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
-use archon_testkit::wait_for_state;
+use archon_testkit::{ScratchDirectory, wait_for_state};
 use archon_types::{ErrorDetail, ErrorKind, Fact, Millis, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
 use bytes::Bytes;
 use std::path::Path;
@@ -41,7 +41,7 @@ async fn stale(fake: &Fake, key: &str) -> Result<(Option<Bytes>, u64), ErrorDeta
 /// A stale read returns committed data only, under any leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stale_read_returns_only_committed_data() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
     let key = |number: u64| format!("key-{number}");
@@ -131,7 +131,7 @@ fn emptied(fake: &Fake) -> Vec<Report> {
 /// operator to let it lead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn emptied_copy_is_reported_by_every_incarnation() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
     let behind = || LeaderMessage::Behind { base: (1, 100) };
@@ -171,7 +171,7 @@ async fn emptied_copy_is_reported_by_every_incarnation() {
 /// nothing, and reports both copies to the coordinators, who record it as an event (PROTOCOL rule 10).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leader_without_committed_entries_is_refused_and_reported() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
     let disputes = || {

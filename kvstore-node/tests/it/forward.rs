@@ -8,7 +8,7 @@ use archon_proto::convert::kv::packed::{OpPacker, ReplyPacker, unpack_ops, unpac
 use archon_proto::convert::kv::{OpName, TaggedOp, TaggedReply};
 use archon_proto::convert::members::control::Push;
 use archon_proto::v1;
-use archon_testkit::wait_for_state;
+use archon_testkit::{ScratchDirectory, wait_for_state};
 use archon_types::{
     AccessList, Answer, ClientId, ErrorDetail, ErrorKind, Millis, NodeId, Op, OpId, ReplicaState, Revision, Version,
 };
@@ -48,7 +48,7 @@ fn named(number: u64) -> Option<v1::OpId> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_calls_are_answered_by_any_node() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let (athens, byzantium) = leader_and_other(&fake, directory.path()).await;
     let (mut at_leader, mut kv) = (fake.kv("athens").await, fake.kv("byzantium").await);
@@ -88,7 +88,7 @@ async fn plain_calls_are_answered_by_any_node() {
 /// The leader does not check the rights of a forwarded operation itself: it refuses one from a node with an older list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operation_forwarded_with_older_access_list_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let (athens, byzantium) = leader_and_other(&fake, directory.path()).await;
     fake.kv("athens").await.put_when_served("k", "v").await;
@@ -122,7 +122,7 @@ async fn operation_forwarded_with_older_access_list_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_operation_is_forwarded_only_on_request() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let (athens, byzantium) = leader_and_other(&fake, directory.path()).await;
     fake.kv("byzantium").await.put_when_served("k", "v").await;
@@ -171,7 +171,7 @@ async fn answered(answers: &mut FrameReader, count: usize) -> BTreeMap<u64, Resu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operation_is_forwarded_at_most_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let (athens, byzantium) =
         (fake.node("athens", directory.path()).await, fake.node("byzantium", directory.path()).await);
@@ -255,7 +255,7 @@ impl PlayedStream {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forwarding_keeps_operation_id_and_leader_table_version() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let byzantium = fake.node("byzantium", directory.path()).await;
     let leader = PlayedLeader::of(&fake).await;
@@ -281,7 +281,7 @@ async fn forwarding_keeps_operation_id_and_leader_table_version() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_leader_yields_correct_error_per_operation() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let byzantium = fake.node("byzantium", directory.path()).await;
     let leader = PlayedLeader::of(&fake).await;
@@ -315,7 +315,7 @@ async fn operations_for_unresponsive_leader_are_bounded() {
     const FLOOD: usize = 4_000;
     // Half of the share of one peer: the rest stays free for others.
     const UNDER_WAY: usize = 2_048;
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let byzantium = fake.node("byzantium", directory.path()).await;
     let leader = PlayedLeader::of(&fake).await;
@@ -350,7 +350,7 @@ async fn operations_for_unresponsive_leader_are_bounded() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forwarded_operation_ends_with_its_caller() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let byzantium = fake.node("byzantium", directory.path()).await;
     let leader = PlayedLeader::of(&fake).await;

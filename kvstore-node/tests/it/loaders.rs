@@ -7,7 +7,7 @@ use archon_frames::testing::FakeServer;
 use archon_kv::row as rows;
 use archon_proto::v1;
 use archon_proto::v1::replication_server::{Replication, ReplicationServer};
-use archon_testkit::wait_for_state;
+use archon_testkit::{ScratchDirectory, wait_for_state};
 use archon_types::{BootId, ErrorKind, Fact, Incarnation, Partition, ReplicaState, Revision};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::FutureExt;
@@ -112,7 +112,7 @@ fn led(fake: &Fake, state: ReplicaState) -> Partition {
 /// The rows of a failed attempt are discarded, because the next attempt does not list the rows that were deleted since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarted_copy_keeps_no_row_of_previous_attempt() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let (source, _server) = leader(&fake);
@@ -146,7 +146,7 @@ async fn restarted_copy_keeps_no_row_of_previous_attempt() {
 /// that. Its rows are incomplete, and it is not empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incomplete_copy_is_not_served_by_leader() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let (source, _server) = leader(&fake);
@@ -165,7 +165,7 @@ async fn incomplete_copy_is_not_served_by_leader() {
 /// The loading node paces its own engine writes; the source does not know their load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn loader_pauses_engine_writes_while_clients_use_node() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let (source, _server) = leader(&fake);

@@ -6,7 +6,7 @@ use archon_kvstore_node::{Node, NodeConfig, RedisConfig};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
-use archon_testkit::wait_for_state;
+use archon_testkit::{ScratchDirectory, wait_for_state};
 use archon_types::{
     BootId, ClientId, ClusterId, Duty, Epoch, ErrorKind, Fact, Incarnation, NodeId, Op, PartitionId, PlacementId,
     REDIS_SINCE, ReplicaState, Report, TableId, limits,
@@ -20,7 +20,7 @@ const LIVE: ReplicaState = ReplicaState::Live;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_serves_under_lease_and_keeps_data_after_restart() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let mut kv = fake.kv("athens").await;
@@ -72,7 +72,7 @@ async fn node_serves_under_lease_and_keeps_data_after_restart() {
 /// Rows stay in memory for many seconds, and a plan made meanwhile would show moves of 0 bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_are_reported_before_rows_reach_engine() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), LIVE)])).await;
@@ -97,7 +97,7 @@ async fn sizes_are_reported_before_rows_reach_engine() {
 /// The next leading coordinator knows no sizes, so the node reports unchanged sizes again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_are_reported_to_each_new_leading_coordinator() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let (fake, next) = (Fake::start().await, Fake::start().await);
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), LIVE)])).await;
@@ -119,7 +119,7 @@ async fn sizes_are_reported_to_each_new_leading_coordinator() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_compare_is_not_answered_without_confirmed_leadership() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let athens = fake.node("athens", directory.path()).await;
     let sparta = fake.node("sparta", directory.path()).await;
@@ -153,7 +153,7 @@ async fn failed_compare_is_not_answered_without_confirmed_leadership() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_requests_are_refused_without_effect() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let one = row(1, 5, 1, &[(1, fake.id("athens"), LIVE)]);
@@ -230,7 +230,7 @@ async fn invalid_requests_are_refused_without_effect() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_confirms_only_its_current_boot_id() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let first = fake.known("athens").unwrap();
@@ -252,7 +252,7 @@ async fn node_confirms_only_its_current_boot_id() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stale_incarnation_registers_again_without_leaderships() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), LIVE)])).await;
@@ -278,7 +278,7 @@ async fn stale_incarnation_registers_again_without_leaderships() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partition_move_under_writes_loses_no_key() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let athens = fake.node("athens", directory.path()).await;
     let sparta = fake.node("sparta", directory.path()).await;
@@ -375,7 +375,7 @@ async fn partition_move_under_writes_loses_no_key() {
 /// A report of a released leadership may be lost, and until it arrives no other copy leads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_report_is_repeated_until_another_copy_leads() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let other = NodeId::new(98);
@@ -404,7 +404,7 @@ async fn release_report_is_repeated_until_another_copy_leads() {
 /// It registered in another incarnation, which ended its leaderships.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_address_is_published_without_new_incarnation() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let redis = RedisConfig { listen: "127.0.0.1:0".parse().unwrap(), advertise: None, table: "default".to_owned() };
     let node = Node::start(NodeConfig { redis: Some(redis), ..fake.config("athens", directory.path()) }).await.unwrap();

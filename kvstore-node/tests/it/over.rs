@@ -6,7 +6,7 @@ use crate::support::stream::open;
 use crate::support::{Fake, metric, row};
 use archon_frames::{FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
 use archon_proto::v1;
-use archon_testkit::wait_for_state;
+use archon_testkit::{ScratchDirectory, wait_for_state};
 use archon_types::{ErrorKind, FencingProof, Incarnation, NodeId, NodeStatus, OVER_SINCE, ReplicaState, Version};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -45,7 +45,7 @@ fn over(node: NodeId, incarnation: u64, version: u64) -> FencingProof {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_peer_is_notified_and_next_incarnation_accepted() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     fake.state.lock().protocol = Some(OVER_SINCE);
     let node = fake.node("athens", directory.path()).await;
@@ -67,7 +67,7 @@ async fn failed_peer_is_notified_and_next_incarnation_accepted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_notice_needs_cluster_protocol_version() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.played("cyrene", LEADER_NODE, LEADER_LIFE);
@@ -80,7 +80,7 @@ async fn failure_notice_needs_cluster_protocol_version() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_registers_again_after_failure_notice_from_peer() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -3,12 +3,13 @@
 use crate::support::Fake;
 use crate::support::stream::exchange;
 use archon_proto::v1;
+use archon_testkit::ScratchDirectory;
 use archon_types::{ErrorKind, NodeId};
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ping_is_answered_and_ping_for_another_node_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let (address, own) = (fake.known("athens").unwrap().address, fake.id("athens"));

@@ -10,7 +10,7 @@ use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
-use archon_testkit::wait_for_state;
+use archon_testkit::{ScratchDirectory, wait_for_state};
 use archon_types::limits::EPOCHS_AHEAD_MAX;
 use archon_types::{Duty, ErrorKind, Millis, PlacementId, ReplicaState, Revision};
 use std::time::Duration;
@@ -41,7 +41,7 @@ async fn committed(node: &Node, count: u64) {
 /// A copy that persists the last possible epoch could never accept a leader again, not even after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn message_with_impossible_sender_or_epoch_is_ignored() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.played("thebes", LEADER_NODE, LEADER_LIFE);
@@ -83,7 +83,7 @@ async fn message_with_impossible_sender_or_epoch_is_ignored() {
 /// A sender that knows cluster, node and incarnation, which every table names, must not make a node delete its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn push_from_unknown_coordinator_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.played("thebes", LEADER_NODE, LEADER_LIFE);
@@ -111,7 +111,7 @@ async fn push_from_unknown_coordinator_is_refused() {
 /// A node from before the exactly-once windows: the connection ended without a reason, and no replica became in sync.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_of_earlier_format_is_refused_with_reason() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let mut stream = TcpStream::connect(fake.known("athens").unwrap().address).await.unwrap();
