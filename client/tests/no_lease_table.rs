@@ -9,6 +9,7 @@ mod service;
 
 use archon_client::{Admin, Participant};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
+use archon_testkit::ScratchDirectory;
 use archon_types::{ProtocolRange, Settings};
 use service::{SOON, Service, wait};
 use std::fmt::{Debug, Write};
@@ -54,7 +55,7 @@ async fn participant_of_missing_table_logs_a_warning() {
     tracing::subscriber::set_global_default(warnings.clone()).unwrap();
     let warned = |text: &str| warnings.0.lock().unwrap().iter().filter(|line| line.contains(text)).count();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (listen, directory) = (listener.local_addr().unwrap(), tempfile::tempdir().unwrap());
+    let (listen, directory) = (listener.local_addr().unwrap(), ScratchDirectory::in_memory().unwrap());
     let peers = [(1, listen.to_string())].into();
     let config = CoordinatorConfig {
         id: 1,

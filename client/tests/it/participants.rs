@@ -3,11 +3,11 @@
 use crate::service::{CallbackEvent, SOON, Service, wait};
 use archon_client::{Admin, Client, ErrorKind, Grant, Participant, PartitionId, ReleaseCause, ServiceLoad};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
+use archon_testkit::ScratchDirectory;
 use archon_types::{ProtocolRange, Settings, TableId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 const PARTITIONS: u32 = 6;
@@ -16,7 +16,7 @@ const LEASE: Duration = Duration::from_secs(1);
 struct Quorum {
     running: Vec<Coordinator>,
     addresses: Vec<String>,
-    directories: Vec<TempDir>,
+    directories: Vec<ScratchDirectory>,
 }
 
 impl Quorum {
@@ -33,7 +33,7 @@ impl Quorum {
             listeners.push((id, listener));
         }
         for (id, listener) in listeners {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = ScratchDirectory::in_memory().unwrap();
             let (listen, data_dir) = (listener.local_addr().unwrap(), directory.path().to_owned());
             let settings = Settings { partitions: 1, ..Settings::default() };
             let config = CoordinatorConfig {
