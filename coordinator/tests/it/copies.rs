@@ -1,11 +1,11 @@
 //! Copies of coordinators' directories: an older one is not heard, and does no harm to the directory itself.
 
-use crate::common::{Quorum, ask};
+use crate::common::Quorum;
 use crate::members::{commit, lead};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
 use archon_documents::CheckTable;
-use archon_testkit::wait_for_async;
+use archon_testkit::{ScratchDirectory, wait_for_async};
 use archon_types::CoordinatorRole;
 use std::path::Path;
 use tokio::net::TcpListener;
@@ -45,7 +45,7 @@ async fn older_copy_of_directory_does_not_vote() {
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
     let [restored, third] = [1, 2, 3].into_iter().filter(|id| *id != leader).collect::<Vec<u64>>()[..] else { return };
-    let old = tempfile::tempdir().unwrap();
+    let old = ScratchDirectory::in_memory().unwrap();
     copy(quorum.dirs[&restored].path(), old.path());
     commit(&quorum, "precious").await;
     let applied = quorum.confirmed_view().await.applied_index;
@@ -57,7 +57,7 @@ async fn older_copy_of_directory_does_not_vote() {
     quorum.restart(leader).await;
     quorum.leader().await;
     let request = CheckTable { table: "precious".to_owned() };
-    ask(&quorum.leader_address().await, &request).await.expect("what was acknowledged");
+    quorum.ask(&request).await.expect("what was acknowledged");
     quorum.stop_all().await;
 }
 
@@ -69,7 +69,7 @@ async fn copy_from_before_last_start_is_refused() {
     let leader = quorum.leader().await;
     let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
     quorum.running.remove(&follower).unwrap().stop().await;
-    let old = tempfile::tempdir().unwrap();
+    let old = ScratchDirectory::in_memory().unwrap();
     copy(quorum.dirs[&follower].path(), old.path());
     quorum.restart(follower).await;
     commit(&quorum, "since").await;
@@ -89,7 +89,7 @@ async fn directory_is_accepted_after_start_of_older_copy() {
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
     let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
-    let old = tempfile::tempdir().unwrap();
+    let old = ScratchDirectory::in_memory().unwrap();
     copy(quorum.dirs[&follower].path(), old.path());
     commit(&quorum, "since").await;
     let applied = quorum.confirmed_view().await.applied_index;
@@ -114,7 +114,7 @@ async fn older_copy_of_leaders_directory_is_refused() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
-    let old = tempfile::tempdir().unwrap();
+    let old = ScratchDirectory::in_memory().unwrap();
     copy(quorum.dirs[&leader].path(), old.path());
     commit(&quorum, "since").await;
     let applied = quorum.confirmed_view().await.applied_index;
@@ -131,6 +131,17 @@ async fn older_copy_of_leaders_directory_is_refused() {
 /// No coordinator has room to record the log positions of others, so that the copy is not detected and follows.
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_resends_log_to_follower_with_shorter_log() {
+    // A busy machine may need an election of its own, which changes the leader as well.
+    for _ in 0..3 {
+        if leader_stays_as_it_resends().await {
+            return;
+        }
+    }
+    panic!("another one had to lead, three times");
+}
+
+/// Has a leader resend entries to a follower that lost them. Returns true if it led to the end.
+async fn leader_stays_as_it_resends() -> bool {
     let strangers: serde_json::Map<String, serde_json::Value> =
         (100..164).map(|id: u64| (id.to_string(), stranger())).collect();
     let strangers = serde_json::json!({ "starts": 1, "voters": strangers }).to_string();
@@ -147,7 +158,7 @@ async fn leader_resends_log_to_follower_with_shorter_log() {
     let leader = quorum.leader().await;
     let follower = ids.into_iter().find(|id| *id != leader).unwrap();
     commit(&quorum, "copied").await;
-    let old = tempfile::tempdir().unwrap();
+    let old = ScratchDirectory::in_memory().unwrap();
     copy(quorum.dirs[&follower].path(), old.path());
     commit(&quorum, "since").await;
     quorum.running.remove(&follower).unwrap().stop().await;
@@ -162,10 +173,11 @@ async fn leader_resends_log_to_follower_with_shorter_log() {
         }
     })
     .await;
-    assert_eq!(quorum.leader().await, leader, "another one had to lead");
+    let stays = quorum.leader().await == leader;
     commit(&quorum, "after").await;
     outdated.stop().await;
     quorum.stop_all().await;
+    stays
 }
 
 /// Returns the record of a coordinator that is no voter.
@@ -196,7 +208,7 @@ async fn second_process_with_copied_directory_is_refused() {
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
     let follower = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = ScratchDirectory::in_memory().unwrap();
     copy(quorum.dirs[&follower].path(), dir.path());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listen = listener.local_addr().unwrap();

@@ -1,7 +1,7 @@
 //! Elections, and decisions that need a majority.
 
 use crate::common::{FakeNode, Quorum, ask, ask_as, ask_within, channel, hashed, kind, request_id, status, table};
-use crate::{SOON, serves, settings, settle};
+use crate::{LONG_LEASES, SOON, serves, settings, settle};
 use archon_documents::{ShowQuorum, ShowStatus};
 use archon_proto::v1;
 use archon_proto::v1::table_client::TableClient;
@@ -42,7 +42,7 @@ async fn leader_is_elected_and_succeeded() {
     for node in &mut nodes {
         node.register(&leader).await.unwrap();
         let answer = node.heartbeat(&leader).await.unwrap();
-        assert_eq!((answer.lease_ms, answer.withdrawn), (1_000, vec![]));
+        assert_eq!((answer.lease_ms, answer.withdrawn), (LONG_LEASES.lease_ms, vec![]));
     }
     settle(&quorum, &mut nodes, 9).await;
     let found = status(&leader).await.unwrap();
@@ -153,8 +153,7 @@ async fn state_survives_a_restart_of_the_whole_quorum() {
     for id in ids {
         quorum.restart(id).await;
     }
-    let leader = quorum.leader_address().await;
-    let found = status(&leader).await.unwrap();
+    let found = quorum.status().await;
     assert_eq!((quorum.cluster().await, found.partitions_total), (cluster, 11));
     quorum.stop_all().await;
 }

@@ -18,7 +18,7 @@ mod strangers;
 mod tables;
 mod voters;
 
-use archon_types::Settings;
+use archon_types::{LeaseTiming, Settings};
 use common::{FakeNode, Quorum, status};
 use std::time::{Duration, Instant};
 use tonic_health::pb::HealthCheckRequest;
@@ -27,7 +27,17 @@ use tonic_health::pb::health_client::HealthClient;
 
 const SOON: Duration = Duration::from_secs(60);
 
+/// Timing with which no node fails while a busy machine runs other tests.
+const LONG_LEASES: LeaseTiming =
+    LeaseTiming { heartbeat_ms: 200, lease_ms: 60_000, failure_timeout_ms: 90_000, margin_ms: 100 };
+
+/// Returns settings of a cluster in which no silent node fails during a test.
 fn settings(nodes_min: u32, partitions: u32) -> Settings {
+    Settings { timing: LONG_LEASES, ..short_leases(nodes_min, partitions) }
+}
+
+/// Returns settings of a cluster in which a silent node soon fails, for tests of that.
+fn short_leases(nodes_min: u32, partitions: u32) -> Settings {
     Settings { nodes_min, partitions, ..Settings::default() }
 }
 

@@ -1,7 +1,7 @@
 //! Arbitrary bytes as the body of any request: an immediate error without effect.
 
 use crate::common::{Quorum, channel, status};
-use archon_types::Settings;
+use crate::settings;
 use bytes::{Buf as _, BufMut as _, Bytes};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -111,7 +111,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_requests_are_errors_and_change_nothing() {
-    let quorum = Quorum::start(1, Settings::default()).await;
+    let quorum = Quorum::start(1, settings(1, 64)).await;
     let address = quorum.leader_address().await;
     let before = status(&address).await.unwrap();
     let mut client = Grpc::new(channel(&address));

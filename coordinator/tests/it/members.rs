@@ -1,6 +1,6 @@
 //! Changes of the members of the quorum.
 
-use crate::common::{Quorum, ask, ask_as, hashed, request_id, status};
+use crate::common::{Quorum, ask_as, hashed, request_id, status};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
 use archon_documents::{QuorumAction, TransferLead};
@@ -28,7 +28,7 @@ async fn ends(quorum: &mut Quorum, id: u64) {
 
 async fn transfer(quorum: &Quorum, to: u64) -> Result<Option<u64>, ErrorDetail> {
     let request = TransferLead { coordinator_id: Some(to) };
-    Ok(ask(&quorum.leader_address().await, &request).await?.leader_id)
+    Ok(quorum.ask(&request).await?.leader_id)
 }
 
 /// Makes one the leader, even if another one is faster at first.

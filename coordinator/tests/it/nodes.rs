@@ -1,7 +1,7 @@
 //! Nodes: incarnations, impostors, and reports about them.
 
 use crate::common::{self, FakeNode, Quorum, ask, ask_of, kind, request_id, status, table};
-use crate::{SOON, settings, settle};
+use crate::{SOON, settings, settle, short_leases};
 use archon_documents::{DescribePartition, ListEvents, ListNodes, PartitionCopy, PartitionName, Reason, ShowStatus};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
@@ -31,7 +31,7 @@ async fn return_with_copies(node: &mut FakeNode, leader: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_node_is_failed_and_returns() {
-    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let quorum = Quorum::start(1, short_leases(1, 4)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
     nodes[0].register(&leader).await.unwrap();
@@ -81,7 +81,7 @@ async fn strangers_and_impostors_are_refused() {
 /// public.
 #[tokio::test(flavor = "multi_thread")]
 async fn stranger_cannot_fence_live_node_by_registering() {
-    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let quorum = Quorum::start(1, short_leases(1, 4)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
     nodes[0].register(&leader).await.unwrap();
@@ -238,7 +238,7 @@ async fn pinned_log_is_reported_with_node_and_partition() {
 /// It was shown as failed, and only the log on its machine named the cause.
 #[tokio::test(flavor = "multi_thread")]
 async fn node_that_waits_for_disk_space_is_named_and_stays_failed() {
-    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let quorum = Quorum::start(1, short_leases(1, 4)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
     nodes[0].register(&leader).await.unwrap();

@@ -1,24 +1,17 @@
 //! Delivery in pieces of tables larger than a message should be, to nodes and clients.
 
 use crate::common::{FakeNode, Quorum, Trouble, channel};
+use crate::settings;
 use archon_proto::v1;
 use archon_proto::v1::table_client::TableClient;
 use archon_types::limits::PIECE_BYTES_MAX;
-use archon_types::{Assembly, AssemblyResult, LeaseTiming, PartitionTable, Settings, TablePiece};
+use archon_types::{Assembly, AssemblyResult, PartitionTable, TablePiece};
 use std::time::{Duration, Instant};
 
 /// Default maximum size of a message in gRPC libraries.
 const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 const PARTITIONS: u32 = 16_384;
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// No node may fail while a busy machine computes its table: its partitions would move.
-const TIMING: LeaseTiming =
-    LeaseTiming { heartbeat_ms: 200, lease_ms: 60_000, failure_timeout_ms: 90_000, margin_ms: 100 };
-
-fn settings() -> Settings {
-    Settings { nodes_min: 1, partitions: PARTITIONS, replication: 1, timing: TIMING, ..Settings::default() }
-}
 
 /// Registers a node, with a fault to come, when another one has the whole table already; it has it too at the end.
 async fn delivered(quorum: &Quorum, trouble: Option<Trouble>) -> FakeNode {
@@ -73,7 +66,7 @@ async fn fetched(address: &str) -> (PartitionTable, usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_table_reaches_node_and_client_in_pieces() {
-    let quorum = Quorum::start(1, settings()).await;
+    let quorum = Quorum::start(1, settings(1, PARTITIONS)).await;
     let node = delivered(&quorum, None).await;
     let (table, pieces) = fetched(&quorum.leader_address().await).await;
     assert!(pieces >= 2, "{pieces} pieces for a client");
@@ -90,7 +83,7 @@ async fn large_table_reaches_node_and_client_in_pieces() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_delivery_continues_where_it_stopped() {
-    let quorum = Quorum::start(1, settings()).await;
+    let quorum = Quorum::start(1, settings(1, PARTITIONS)).await;
     let node = delivered(&quorum, Some(Trouble::Cut)).await;
     {
         let tables = node.pushed.tables.lock().unwrap();
@@ -102,7 +95,7 @@ async fn interrupted_delivery_continues_where_it_stopped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_that_lost_first_pieces_gets_table_again() {
-    let quorum = Quorum::start(1, settings()).await;
+    let quorum = Quorum::start(1, settings(1, PARTITIONS)).await;
     let node = delivered(&quorum, Some(Trouble::Gap)).await;
     {
         let tables = node.pushed.tables.lock().unwrap();

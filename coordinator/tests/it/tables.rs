@@ -132,7 +132,7 @@ async fn one_plan_runs_at_a_time_and_stale_one_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_drop_spares_later_table_of_same_name() {
-    let quorum = Quorum::start(3, settings(1, 4)).await;
+    let quorum = Quorum::start(1, settings(1, 4)).await;
     let leader = quorum.leader_address().await;
     let check_of = async |name: &str| {
         let checked = ask(&leader, &CheckTable { table: name.to_owned() }).await;

@@ -5,7 +5,7 @@ use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorError};
 use archon_documents::ShowStatus;
 use archon_proto::v1;
-use archon_testkit::wait_for_async;
+use archon_testkit::{ScratchDirectory, wait_for_async};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -17,14 +17,14 @@ async fn wiped_voter_is_refused() {
     let gone = quorum.running.remove(&victim).unwrap();
     gone.stop().await;
 
-    quorum.dirs.insert(victim, tempfile::tempdir().unwrap());
+    quorum.dirs.insert(victim, ScratchDirectory::in_memory().unwrap());
     quorum.restart(victim).await;
     let wiped = quorum.running.remove(&victim).unwrap();
     tokio::time::timeout(SOON, wiped.failed()).await.expect("the wiped voter was not refused");
     let cause = wiped.shutdown().await.expect("there must be a cause");
     assert!(matches!(cause, CoordinatorError::WipedVoter { id, .. } if id == victim), "{cause}");
     // The other two continue.
-    status(&quorum.leader_address().await).await.unwrap();
+    quorum.status().await;
     quorum.stop_all().await;
 }
 
@@ -45,10 +45,10 @@ async fn voter_without_identity_and_incomplete_start_are_refused() {
     let absent = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     for id in [1, 2] {
         quorum.running.remove(&id).unwrap().stop().await;
-        quorum.dirs.insert(id, tempfile::tempdir().unwrap());
+        quorum.dirs.insert(id, ScratchDirectory::in_memory().unwrap());
     }
     quorum.peers.insert(3, absent.clone());
-    quorum.dirs.insert(3, tempfile::tempdir().unwrap());
+    quorum.dirs.insert(3, ScratchDirectory::in_memory().unwrap());
     quorum.restart(1).await;
     quorum.restart(2).await;
     let one = quorum.peers[&1].clone();

@@ -10,13 +10,13 @@ use crate::raft::snapshot::SnapshotDir;
 use crate::raft::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
 use archon_coordinator_core::{Actor, Command};
 use archon_documents::Status;
+use archon_testkit::ScratchDirectory;
 use archon_types::{ErrorDetail, ErrorKind, Partitioning, TableContent};
 use archon_wal::WalConfig;
 use archon_wal::disk::{Disk as _, FaultDisk, RealDisk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tempfile::TempDir;
 
 const WITHIN: Duration = Duration::from_secs(5);
 /// Small, so that a log is soon full.
@@ -27,7 +27,7 @@ struct Voter {
     running: Coordinator,
     log: Arc<FaultDisk>,
     snapshots: Arc<FaultDisk>,
-    _dir: TempDir,
+    _dir: ScratchDirectory,
 }
 
 impl Voter {
@@ -66,8 +66,10 @@ impl Voter {
         quorum.propose(proposal, WITHIN).await.map(|responses| assert_eq!(responses.len(), 400))
     }
 
+    /// Returns the status in its view, once the others have confirmed that it leads: on a busy machine they may be late.
     async fn status(&self) -> Status {
-        status_of(&self.running.address().to_string()).await.unwrap()
+        let address = self.running.address().to_string();
+        until("a status", async || status_of(&address).await.map_err(|error| error.to_string())).await
     }
 
     /// Returns the number of entries by which its log is behind that of the leader `of`.
@@ -96,7 +98,7 @@ impl Voters {
         let (peers, listeners) = listening(count).await;
         let mut voters = BTreeMap::new();
         for (id, listener) in listeners {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = ScratchDirectory::in_memory().unwrap();
             let config = founder(id, &peers, dir.path());
             let disk = |name| Arc::new(FaultDisk::new(Arc::new(RealDisk::open(&dir.path().join(name)).unwrap())));
             let (log, snapshots) = (disk(LOG_DIR), disk(SNAPSHOTS_DIR));

@@ -9,6 +9,7 @@ use crate::raft::machine::{Machine, ReplicatedState};
 use crate::raft::snapshot::SnapshotDir;
 use crate::raft::types::{Entry, LogId, TypeConfig, Vote};
 use archon_coordinator_core::{Actor, Command as CoreCommand, CommandBatch};
+use archon_testkit::ScratchDirectory;
 use archon_types::Millis;
 use archon_wal::disk::{MemoryDisk, RealDisk};
 use archon_wal::{Wal, WalBatch, WalConfig};
@@ -21,15 +22,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use tempfile::TempDir;
 use uuid::Uuid;
 
 struct Builder;
 
-impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for Builder {
-    async fn build(&self) -> Result<(TempDir, LogStore, Machine), StorageError<TypeConfig>> {
-        let dir = tempfile::tempdir().unwrap();
-        let store = reopen(&dir);
+impl StoreBuilder<TypeConfig, LogStore, Machine, ScratchDirectory> for Builder {
+    async fn build(&self) -> Result<(ScratchDirectory, LogStore, Machine), StorageError<TypeConfig>> {
+        let dir = ScratchDirectory::in_memory().unwrap();
+        let store = reopen(dir.path());
         let snapshots = SnapshotDir::open(&dir.path().join("snapshots"), Uuid::nil()).unwrap();
         Ok((dir, store, Machine::new(ReplicatedState::new(snapshots, ProtocolSupport::default()), Checksums::new(1))))
     }
@@ -54,8 +54,8 @@ fn blanks(term: u64, range: std::ops::Range<u64>) -> Vec<Entry> {
     range.map(|index| Entry::new_blank(id(term, index))).collect()
 }
 
-fn reopen(dir: &TempDir) -> LogStore {
-    open(&dir.path().join("log"))
+fn reopen(dir: &Path) -> LogStore {
+    open(&dir.join("log"))
 }
 
 fn open(dir: &Path) -> LogStore {
@@ -69,7 +69,7 @@ fn close(store: LogStore) {
 #[tokio::test(flavor = "multi_thread")]
 async fn log_size_is_known_after_each_operation() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     assert_eq!(store.size().look(1_000), (0, 0, 0));
     append(&mut store, blanks(1, 0..10)).await;
     let (ten, ..) = store.size().look(0);
@@ -81,13 +81,13 @@ async fn log_size_is_known_after_each_operation() {
     store.purge(id(1, 4)).await.unwrap();
     assert_eq!(store.size().look(u64::MAX), (3 * one, 5, 5));
     close(store);
-    assert_eq!(reopen(&dir).size().look(u64::MAX), (3 * one, 5, 5));
+    assert_eq!(reopen(dir.path()).size().look(u64::MAX), (3 * one, 5, 5));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_entries_survive_reopening() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     assert!(store.is_empty());
     store.save_vote(&Vote::new(3, 1)).await.unwrap();
     append(&mut store, blanks(3, 0..10)).await;
@@ -98,7 +98,7 @@ async fn acknowledged_entries_survive_reopening() {
     store.save_vote(&Vote::new(5, 2)).await.unwrap();
     close(store);
 
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     assert!(!store.is_empty());
     assert_eq!(store.read_vote().await.unwrap(), Some(Vote::new(5, 2)));
     assert_eq!(store.read_committed().await.unwrap(), Some(id(3, 6)));
@@ -112,15 +112,15 @@ async fn acknowledged_entries_survive_reopening() {
 #[tokio::test(flavor = "multi_thread")]
 async fn log_emptied_by_a_snapshot_starts_beyond_its_end() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     append(&mut store, blanks(1, 0..3)).await;
     store.purge(id(2, 500)).await.unwrap();
     close(store);
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(2, 500)));
     append(&mut store, blanks(2, 501..504)).await;
     close(store);
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     assert_eq!(store.try_get_log_entries(..).await.unwrap().len(), 3);
     assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(2, 503)));
 }
@@ -128,19 +128,19 @@ async fn log_emptied_by_a_snapshot_starts_beyond_its_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn emptied_log_starts_at_zero() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     append(&mut store, blanks(1, 0..3)).await;
     store.truncate_after(None).await.unwrap();
     append(&mut store, blanks(2, 0..2)).await;
     close(store);
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(2, 1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_by_size_are_never_empty() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = reopen(&dir);
+    let mut store = reopen(dir.path());
     append(&mut store, blanks(1, 0..5)).await;
     let found = store.limited_get_log_entries(2, 4).await.unwrap();
     assert_eq!(found.iter().map(|entry| entry.log_id.index).collect::<Vec<_>>(), [2, 3]);

@@ -6,15 +6,15 @@ use crate::raft::log::codec;
 use crate::raft::quorum::test_founders::{SOON, founder, listening, status_of, until};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch, apply};
 use archon_documents::Reason;
+use archon_testkit::ScratchDirectory;
 use archon_types::{ClusterId, Millis, NodeId, Partitioning, ReasonCode, Settings, TableContent};
 use std::collections::BTreeMap;
 use std::time::Instant;
-use tempfile::TempDir;
 use uuid::Uuid;
 
 struct ThreeCoordinators {
     running: BTreeMap<u64, Coordinator>,
-    _dirs: Vec<TempDir>,
+    _dirs: Vec<ScratchDirectory>,
 }
 
 impl ThreeCoordinators {
@@ -23,7 +23,7 @@ impl ThreeCoordinators {
         let (peers, listeners) = listening(3).await;
         let (mut running, mut dirs) = (BTreeMap::new(), Vec::new());
         for (id, listener) in listeners {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = ScratchDirectory::in_memory().unwrap();
             let config = founder(id, &peers, dir.path());
             running.insert(id, Coordinator::start(listener, config).await.unwrap());
             dirs.push(dir);

@@ -4,13 +4,14 @@ use crate::Coordinator;
 use crate::raft::quorum::propose::Proposal;
 use crate::raft::quorum::test_founders::{founder, listening};
 use archon_coordinator_core::{Actor, ClusterState, Command};
+use archon_testkit::ScratchDirectory;
 use archon_types::{Partitioning, TableContent};
 use std::time::{Duration, Instant};
 
 /// Every entry woke every poll, and each then held the state's lock: a change cost 4 microseconds for each poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_are_woken_by_changes_of_their_own_table() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = ScratchDirectory::in_memory().unwrap();
     let (peers, mut listeners) = listening(1).await;
     let (id, listener) = listeners.remove(0);
     let coordinator = Coordinator::start(listener, founder(id, &peers, dir.path())).await.unwrap();

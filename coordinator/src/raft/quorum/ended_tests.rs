@@ -2,11 +2,12 @@
 
 use super::test_founders::{SOON, founder, listening, until};
 use crate::Coordinator;
+use archon_testkit::ScratchDirectory;
 use tokio::time::timeout;
 
 #[tokio::test]
 async fn coordinator_ends_after_a_panic_of_raft() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = ScratchDirectory::in_memory().unwrap();
     let (peers, mut listeners) = listening(1).await;
     let (id, listener) = listeners.remove(0);
     let coordinator = Coordinator::start(listener, founder(id, &peers, directory.path())).await.unwrap();

@@ -8,6 +8,7 @@ use crate::raft::network::judge::{self, PeerMessage as _, Standard, TERM_JUMP_MA
 use crate::raft::network::wire::LocalVoter;
 use crate::raft::types::{Entry, LogId, Membership, TypeConfig, Vote, Voter};
 use archon_coordinator_core::{Acquaintances, Actor, ClusterState, Command, CommandBatch};
+use archon_testkit::ScratchDirectory;
 use archon_types::{ErrorKind, Millis, PROTOCOL_NEWEST, Partitioning, StorageId, TableContent};
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +27,7 @@ fn create(name: &str) -> Command {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_of_another_term_is_void() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = ScratchDirectory::in_memory().unwrap();
     let (peers, mut listeners) = listening(1).await;
     let (id, listener) = listeners.remove(0);
     let coordinator = Coordinator::start(listener, founder(id, &peers, dir.path())).await.unwrap();

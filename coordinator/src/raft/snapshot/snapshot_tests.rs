@@ -6,11 +6,11 @@ use crate::{Coordinator, CoordinatorConfig, CoordinatorError, FirstStart};
 use archon_documents::{ChangeQuorum, MethodCall as _, write};
 use archon_proto::{documents, v1};
 use archon_security::{ExpectedPeer, Transport};
+use archon_testkit::ScratchDirectory;
 use archon_types::QuorumChange;
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ fn purged(coordinator: &Coordinator) -> u64 {
 /// Three coordinators, one of which is away; the log begins after that one's last entry.
 struct LaggingQuorum {
     peers: BTreeMap<u64, String>,
-    dirs: BTreeMap<u64, TempDir>,
+    dirs: BTreeMap<u64, ScratchDirectory>,
     running: BTreeMap<u64, Coordinator>,
     leader: u64,
     away: u64,
@@ -34,7 +34,7 @@ struct LaggingQuorum {
 impl LaggingQuorum {
     async fn start() -> Self {
         let (peers, listeners) = listening(3).await;
-        let dirs = (1..=3).map(|id| (id, tempfile::tempdir().unwrap())).collect();
+        let dirs = (1..=3).map(|id| (id, ScratchDirectory::in_memory().unwrap())).collect();
         let mut bed = Self { peers, dirs, running: BTreeMap::new(), leader: 0, away: 0, last: 0 };
         for (id, listener) in listeners {
             bed.running.insert(id, Coordinator::start(listener, bed.config(id)).await.unwrap());
@@ -122,7 +122,7 @@ async fn members_change_during_a_snapshot_transfer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let through = vec![bed.peers[&bed.leader].clone()];
     bed.peers.insert(4, listener.local_addr().unwrap().to_string());
-    bed.dirs.insert(4, tempfile::tempdir().unwrap());
+    bed.dirs.insert(4, ScratchDirectory::in_memory().unwrap());
     let start = Some(FirstStart::Join { through, learner: true });
     let newcomer = tokio::spawn(Coordinator::start(listener, CoordinatorConfig { start, ..bed.config(4) }));
     let back = bed.start_again().await;

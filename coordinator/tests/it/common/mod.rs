@@ -16,7 +16,7 @@ use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
 use archon_security::{ExpectedPeer, Transport};
-use archon_testkit::wait_for_async;
+use archon_testkit::{ScratchDirectory, wait_for_async};
 use archon_types::{
     Assembly, AssemblyResult, ErrorDetail, ErrorKind, PROTOCOL_NEWEST, PartitionTable, Partitioning, ProtocolRange,
     Settings, TableContent, TablePiece,
@@ -25,7 +25,6 @@ use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint};
@@ -33,7 +32,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 pub struct Quorum {
-    pub dirs: BTreeMap<u64, TempDir>,
+    pub dirs: BTreeMap<u64, ScratchDirectory>,
     pub peers: BTreeMap<u64, String>,
     pub running: BTreeMap<u64, Coordinator>,
     pub settings: Settings,
@@ -51,7 +50,7 @@ impl Quorum {
         for id in 1..=count {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             quorum.peers.insert(id, listener.local_addr().unwrap().to_string());
-            quorum.dirs.insert(id, tempfile::tempdir().unwrap());
+            quorum.dirs.insert(id, ScratchDirectory::in_memory().unwrap());
             listeners.insert(id, listener);
         }
         for (id, listener) in listeners {
@@ -83,7 +82,7 @@ impl Quorum {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let through = through.iter().map(|id| self.peers[id].clone()).collect();
         self.peers.insert(id, listener.local_addr().unwrap().to_string());
-        self.dirs.insert(id, tempfile::tempdir().unwrap());
+        self.dirs.insert(id, ScratchDirectory::in_memory().unwrap());
         let config = CoordinatorConfig { start: Some(FirstStart::Join { through, learner }), ..self.config(id) };
         (listener, config)
     }
@@ -133,8 +132,25 @@ impl Quorum {
     }
 
     pub async fn change_with(&self, action: impl Into<QuorumAction>, force: bool) -> Result<bool, ErrorDetail> {
-        let request = ChangeQuorum { action: action.into(), force };
-        Ok(ask(&self.leader_address().await, &request).await?.changed)
+        Ok(self.ask(&ChangeQuorum { action: action.into(), force }).await?.changed)
+    }
+
+    /// Asks the leading coordinator, under one id until the others have confirmed that it leads: on a busy machine they may
+    /// be late.
+    pub async fn ask<T: MethodCall>(&self, document: &T) -> Result<T::Answer, ErrorDetail> {
+        let id = request_id();
+        wait_for_async("a confirmed leader", Duration::from_secs(60), || async {
+            match ask_as(&self.leader_address().await, document, &id).await {
+                Err(error) if matches!(error.kind, ErrorKind::NoQuorum | ErrorKind::NotCoordinatorLeader) => Err(error),
+                answer => Ok(answer),
+            }
+        })
+        .await
+    }
+
+    /// Returns the status in the view of a confirmed leader.
+    pub async fn status(&self) -> ClusterStatus {
+        self.ask(&ShowStatus {}).await.unwrap()
     }
 
     pub async fn restart(&mut self, id: u64) {
@@ -161,11 +177,7 @@ impl Quorum {
 
     /// Returns the id of the cluster.
     pub async fn cluster(&self) -> v1::ClusterRef {
-        let status = wait_for_async("a confirmed leader", Duration::from_secs(60), || async {
-            status(&self.leader_address().await).await
-        })
-        .await;
-        let id: Uuid = status.cluster_id.parse().unwrap();
+        let id: Uuid = self.status().await.cluster_id.parse().unwrap();
         v1::ClusterRef { cluster_id: bytes::Bytes::copy_from_slice(id.as_bytes()) }
     }
 
