@@ -76,7 +76,10 @@ impl ReadView {
     fn refresh_during(&self, _writes: &MutexGuard<'_, ()>) {
         // After a failed flush only the former state has the rows of its memtable.
         if self.tree.sealed_memtable_count() == 0 {
-            *self.state.write() = Arc::new(TreeState::of(&self.tree));
+            let state = Arc::new(TreeState::of(&self.tree));
+            let former = std::mem::replace(&mut *self.state.write(), state);
+            // Without the lock: it may be the last user of replaced tables, and removes their files.
+            drop(former);
         }
     }
 
