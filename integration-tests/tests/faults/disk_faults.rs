@@ -5,7 +5,7 @@ use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::{Cluster, Load, Options, ProcessExt, Room};
-use archon_testkit::skipped;
+use archon_testkit::{check, skipped, wait_for_async};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -128,4 +128,46 @@ async fn slow_disk_moves_coordinator_leadership_without_node_failure() {
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
     let events = cluster.json(&["events"]).expect("events");
     assert!(!events.to_string().contains("node_failed"), "{events}");
+}
+
+/// Compactions write more than anything else, and may meet a limit that the system does not report. The engine must not be
+/// opened again for that: the next compaction would meet it, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn compaction_on_full_disk_pauses_within_one_incarnation() {
+    let options = Options {
+        coordinators: 1,
+        nodes: vec![NODE],
+        partitions: 4,
+        nodes_min: 1,
+        replication: 1,
+        ..Options::default()
+    };
+    let cluster = Cluster::start(EXE, &options);
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    let before = cluster.wait_incarnation(NODE, 0);
+    let full = ["fsync:error=ENOSPC"];
+    let Some(injection) = Injection::start_on_threads(cluster.node(NODE).pid(), "compactor", &full) else {
+        skipped("this machine does not let a test trace a process");
+        return;
+    };
+    let logs = |text: &str| {
+        let log = cluster.node(NODE).log_tail(1_000);
+        check(log.contains(text), || cluster.node(NODE).log_tail(20))
+    };
+    let mut written = 0_u32;
+    // The rows of each second become a table; some tables lead to a compaction.
+    wait_for_async("a refused compaction", Duration::from_secs(120), async || {
+        client.put(format!("key-{written}").into_bytes(), b"value".to_vec()).await.expect("a put");
+        written += 1;
+        logs("a compaction of the engine met a full disk")
+    })
+    .await;
+    drop(injection);
+    wait_for_async("compactions to go on", Duration::from_secs(120), async || logs("compactions of the engine go on"))
+        .await;
+    for number in 0..written {
+        let found = client.get(format!("key-{number}").into_bytes()).await.expect("a read");
+        assert!(found.is_some_and(|found| found.value == "value".as_bytes()), "key-{number}");
+    }
+    assert_eq!(cluster.wait_incarnation(NODE, 0), before, "{}", cluster.node(NODE).log_tail(40));
 }
