@@ -10,9 +10,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-/// Content of a column.
+/// Field of a move, the content of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ColumnContent {
+enum MoveField {
     Partition,
     Way,
     Percent,
@@ -23,13 +23,13 @@ enum ColumnContent {
 
 /// The columns with their minimum widths and possible growth, in order of urgency, which is also their order on the
 /// screen.
-const COLUMNS: [(Column<ColumnContent>, u16); 6] = [
-    (Column::text(ColumnContent::Partition, 14), 12),
-    (Column::text(ColumnContent::Way, 27), 24),
-    (Column::number(ColumnContent::Percent, 4), 0),
-    (Column::text(ColumnContent::Phase, 9), 2),
-    (Column::text(ColumnContent::Bytes, 22), 4),
-    (Column::text(ColumnContent::Why, 20), 80),
+const COLUMNS: [(Column<MoveField>, u16); 6] = [
+    (Column::text(MoveField::Partition, 14), 12),
+    (Column::text(MoveField::Way, 27), 24),
+    (Column::number(MoveField::Percent, 4), 0),
+    (Column::text(MoveField::Phase, 9), 2),
+    (Column::text(MoveField::Bytes, 22), 4),
+    (Column::text(MoveField::Why, 20), 80),
 ];
 
 /// Draws the moves.
@@ -41,7 +41,7 @@ pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer)
     put(Line::from(line), line_of(area, 0), buffer);
     let columns = columns(area.width);
     for (index, moving) in model.running().take(usize::from(area.height - 1)).enumerate() {
-        let cell = |column: &Column<ColumnContent>| Line::from(span(&text(moving, column.shows), theme.plain()));
+        let cell = |column: &Column<MoveField>| Line::from(span(&text(moving, column.shows), theme.plain()));
         put_row(&columns, cell, line_of(area, index + 1), buffer);
     }
 }
@@ -63,8 +63,8 @@ fn summary(model: &Model) -> String {
 }
 
 /// Returns the columns that fit.
-fn columns(width: u16) -> Vec<Column<ColumnContent>> {
-    let mut columns: Vec<Column<ColumnContent>> = Vec::new();
+fn columns(width: u16) -> Vec<Column<MoveField>> {
+    let mut columns: Vec<Column<MoveField>> = Vec::new();
     for (column, _) in COLUMNS {
         columns.push(column);
         if width_of(&columns) > width && columns.len() > 1 {
@@ -81,14 +81,14 @@ fn columns(width: u16) -> Vec<Column<ColumnContent>> {
     columns
 }
 
-fn text(moving: &MoveStatus, shows: ColumnContent) -> String {
+fn text(moving: &MoveStatus, shows: MoveField) -> String {
     match shows {
-        ColumnContent::Partition => moving.partition_name(),
-        ColumnContent::Way => format!("{} → {}", moving.from, moving.to),
-        ColumnContent::Percent => format!("{}%", moving.percent),
-        ColumnContent::Phase => moving.phase.to_string(),
-        ColumnContent::Bytes if moving.bytes_total == 0 => "-".to_owned(),
-        ColumnContent::Bytes => format!("{} of {}", bytes_text(moving.bytes_done), bytes_text(moving.bytes_total)),
-        ColumnContent::Why => moving.message.clone(),
+        MoveField::Partition => moving.partition_name(),
+        MoveField::Way => format!("{} → {}", moving.from, moving.to),
+        MoveField::Percent => format!("{}%", moving.percent),
+        MoveField::Phase => moving.phase.to_string(),
+        MoveField::Bytes if moving.bytes_total == 0 => "-".to_owned(),
+        MoveField::Bytes => format!("{} of {}", bytes_text(moving.bytes_done), bytes_text(moving.bytes_total)),
+        MoveField::Why => moving.message.clone(),
     }
 }

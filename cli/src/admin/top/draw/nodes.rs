@@ -13,9 +13,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-/// Content of a column.
+/// Field of a node, the content of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ColumnContent {
+enum NodeField {
     Name,
     Status,
     Zone,
@@ -27,26 +27,26 @@ enum ColumnContent {
 }
 
 /// The columns with their minimum widths, in order of urgency: a narrow terminal omits the last ones.
-const URGENT: [Column<ColumnContent>; 8] = [
-    Column::text(ColumnContent::Name, 12),
-    Column::text(ColumnContent::Status, 13),
-    Column::number(ColumnContent::Copies, 7),
-    Column::number(ColumnContent::Led, 5),
-    Column::number(ColumnContent::Rate, 7),
-    Column::text(ColumnContent::Load, 13),
-    Column::number(ColumnContent::Data, 10),
-    Column::text(ColumnContent::Zone, 6),
+const URGENT: [Column<NodeField>; 8] = [
+    Column::text(NodeField::Name, 12),
+    Column::text(NodeField::Status, 13),
+    Column::number(NodeField::Copies, 7),
+    Column::number(NodeField::Led, 5),
+    Column::number(NodeField::Rate, 7),
+    Column::text(NodeField::Load, 13),
+    Column::number(NodeField::Data, 10),
+    Column::text(NodeField::Zone, 6),
 ];
 /// Order of the columns on the screen, and possible growth of each.
-const PLACES: [(ColumnContent, u16); 8] = [
-    (ColumnContent::Name, 20),
-    (ColumnContent::Status, 14),
-    (ColumnContent::Zone, 14),
-    (ColumnContent::Led, 2),
-    (ColumnContent::Copies, 2),
-    (ColumnContent::Data, 2),
-    (ColumnContent::Rate, 2),
-    (ColumnContent::Load, 47),
+const PLACES: [(NodeField, u16); 8] = [
+    (NodeField::Name, 20),
+    (NodeField::Status, 14),
+    (NodeField::Zone, 14),
+    (NodeField::Led, 2),
+    (NodeField::Copies, 2),
+    (NodeField::Data, 2),
+    (NodeField::Rate, 2),
+    (NodeField::Load, 47),
 ];
 /// Width of `999%` and the space before the bar.
 const PERCENT_WIDTH: u16 = 6;
@@ -70,7 +70,7 @@ pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer)
     );
     let (_, nodes) = model.nodes(usize::from(rows(area.height)));
     for (index, node) in nodes.iter().enumerate() {
-        let cell = |column: &Column<ColumnContent>| Line::from(cell(model, node, column, theme));
+        let cell = |column: &Column<NodeField>| Line::from(cell(model, node, column, theme));
         put_row(&columns, cell, line_of(area, index + 1), buffer);
     }
     if model.look().nodes.is_empty() {
@@ -80,8 +80,8 @@ pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer)
 }
 
 /// Returns the columns that fit.
-fn columns(width: u16) -> Vec<Column<ColumnContent>> {
-    let mut urgent: Vec<Column<ColumnContent>> = Vec::new();
+fn columns(width: u16) -> Vec<Column<NodeField>> {
+    let mut urgent: Vec<Column<NodeField>> = Vec::new();
     for column in URGENT {
         urgent.push(column);
         // The name is always there, and cut if needed.
@@ -101,32 +101,32 @@ fn columns(width: u16) -> Vec<Column<ColumnContent>> {
 }
 
 /// Returns the heading of a column, with a mark if the nodes are sorted by it.
-fn heading(shows: ColumnContent, order: Order) -> String {
+fn heading(shows: NodeField, order: Order) -> String {
     let (word, by) = match shows {
-        ColumnContent::Name => ("NODE", Some(Order::Name)),
-        ColumnContent::Status => ("STATUS", Some(Order::Status)),
-        ColumnContent::Zone => ("ZONE", None),
-        ColumnContent::Led => ("LED", Some(Order::Led)),
-        ColumnContent::Copies => ("COPIES", Some(Order::Copies)),
-        ColumnContent::Data => ("DATA", Some(Order::Data)),
-        ColumnContent::Rate => ("OPS/S", Some(Order::Operations)),
-        ColumnContent::Load => ("LOAD", Some(Order::Load)),
+        NodeField::Name => ("NODE", Some(Order::Name)),
+        NodeField::Status => ("STATUS", Some(Order::Status)),
+        NodeField::Zone => ("ZONE", None),
+        NodeField::Led => ("LED", Some(Order::Led)),
+        NodeField::Copies => ("COPIES", Some(Order::Copies)),
+        NodeField::Data => ("DATA", Some(Order::Data)),
+        NodeField::Rate => ("OPS/S", Some(Order::Operations)),
+        NodeField::Load => ("LOAD", Some(Order::Load)),
     };
     let mark = if by == Some(order) { "▾" } else { "" };
     format!("{word}{mark}")
 }
 
-fn cell(model: &Model, node: &Node, column: &Column<ColumnContent>, theme: Theme) -> Span<'static> {
+fn cell(model: &Model, node: &Node, column: &Column<NodeField>, theme: Theme) -> Span<'static> {
     let unknown = || "-".to_owned();
     let text = match column.shows {
-        ColumnContent::Name => return span(&node.name, status_style(node, theme)),
-        ColumnContent::Status => return span(&status_text(node), status_style(node, theme)),
-        ColumnContent::Zone => node.zone.clone().unwrap_or_else(unknown),
-        ColumnContent::Led => number_text(node.partitions_led.into()),
-        ColumnContent::Copies => number_text(node.copies_held.into()),
-        ColumnContent::Data => node.bytes_stored.map_or_else(unknown, bytes_text),
-        ColumnContent::Rate => node.operations_per_second.map_or_else(unknown, number_text),
-        ColumnContent::Load => match model.shares().percent(node) {
+        NodeField::Name => return span(&node.name, status_style(node, theme)),
+        NodeField::Status => return span(&status_text(node), status_style(node, theme)),
+        NodeField::Zone => node.zone.clone().unwrap_or_else(unknown),
+        NodeField::Led => number_text(node.partitions_led.into()),
+        NodeField::Copies => number_text(node.copies_held.into()),
+        NodeField::Data => node.bytes_stored.map_or_else(unknown, bytes_text),
+        NodeField::Rate => node.operations_per_second.map_or_else(unknown, number_text),
+        NodeField::Load => match model.shares().percent(node) {
             Some(percent) => load_text(percent, column.width),
             None => format!("{:>4}", "-"),
         },
@@ -173,8 +173,8 @@ mod tests {
         let widths = |width| width_of(&columns(width));
         assert_eq!((columns(80).len(), widths(80)), (8, 80));
         assert_eq!((columns(200).len(), widths(200)), (8, 183));
-        let names: Vec<ColumnContent> = columns(40).iter().map(|column| column.shows).collect();
-        assert_eq!(names, [ColumnContent::Name, ColumnContent::Status, ColumnContent::Led, ColumnContent::Copies]);
+        let names: Vec<NodeField> = columns(40).iter().map(|column| column.shows).collect();
+        assert_eq!(names, [NodeField::Name, NodeField::Status, NodeField::Led, NodeField::Copies]);
         assert_eq!(columns(3).len(), 1);
     }
 
