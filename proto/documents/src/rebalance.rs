@@ -401,7 +401,8 @@ mod tests {
             answer.pointer_mut(field).unwrap()["condition"] = json!("after \u{1b}dawn");
             crate::read_answer::<Plan>(answer.to_string().as_bytes()).unwrap()
         };
-        for (field, named) in [("", "Plan.condition"), ("/moves/0", "Move.condition"), ("/unmet/0", "Unmet.condition")]
+        for (field, named) in
+            [("", "Plan.condition"), ("/moves/0", "Move.condition"), ("/unmet/0", "UnmetGoal.condition")]
         {
             let plan = plan(field);
             assert_eq!((plan.moves[0].kind.as_str(), plan.unknown_field().as_deref()), ("witness", Some(named)));

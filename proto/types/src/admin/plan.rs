@@ -38,7 +38,7 @@ impl Plan {
         }
         of("Plan", &self.unknown)
             .or_else(|| self.moves.iter().find_map(|step| of("Move", &step.unknown)))
-            .or_else(|| self.unmet.iter().find_map(|unmet| of("Unmet", &unmet.unknown)))
+            .or_else(|| self.unmet.iter().find_map(|unmet| of("UnmetGoal", &unmet.unknown)))
     }
 }
 
