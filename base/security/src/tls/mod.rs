@@ -21,7 +21,7 @@ use crate::tls::expected_peer::ExpectedPeer;
 use crate::tls::reached::{UnnamedAddress, host_of};
 use crate::tls::rejections::Rejections;
 use crate::tls::revocation_list::{ClientVerifier, RevocationList, WithdrawnCertificates};
-use crate::tls::verified_peer::{Authorities, VerifiedPeer};
+use crate::tls::verified_peer::{Authorities, SPREAD, VerifiedPeer};
 use arc_swap::ArcSwap;
 use archon_types::{MemberCertificate, Millis};
 use parking_lot::Mutex;
@@ -99,6 +99,19 @@ impl Tls {
     /// # Errors
     /// They cannot be used now.
     pub fn open(directory: &Path) -> Result<Arc<Self>, CredentialsError> {
+        Self::open_spread(directory, SPREAD)
+    }
+
+    /// As [`Tls::open`]; connections of peers that are no longer trusted end within `spread` instead of 20 s.
+    ///
+    /// # Errors
+    /// As [`Tls::open`].
+    #[cfg(feature = "testing")]
+    pub fn open_with_spread(directory: &Path, spread: Duration) -> Result<Arc<Self>, CredentialsError> {
+        Self::open_spread(directory, spread)
+    }
+
+    fn open_spread(directory: &Path, spread: Duration) -> Result<Arc<Self>, CredentialsError> {
         let seen = seen(directory);
         let withdrawn = Arc::<RevocationList>::default();
         let loaded = LoadedConfig::load(directory, &withdrawn)?;
@@ -108,6 +121,7 @@ impl Tls {
             authorities: Arc::new(Authorities::new(
                 Arc::clone(&loaded.credentials.authorities),
                 Arc::clone(&withdrawn),
+                spread,
             )),
             withdrawn,
             complaints: Complaints::default(),

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Period after a change of authorities over which connections of peers that are no longer trusted are closed, at
 /// random times: nearly all peers may be affected, and reconnect at once.
-const SPREAD: Duration = Duration::from_secs(20);
+pub(crate) const SPREAD: Duration = Duration::from_secs(20);
 /// Time for which the holder of a revoked certificate still receives data: an admin who revokes their own certificate
 /// gets the answer, which waits for nodes. The next request ends the connection at once.
 const LISTENS: Duration = Duration::from_secs(4);
@@ -37,9 +37,9 @@ pub(crate) struct Authorities {
 }
 
 impl Authorities {
-    /// Creates the set with these authorities.
-    pub(crate) fn new(believed: Arc<RootCertStore>, withdrawn: Arc<RevocationList>) -> Self {
-        Self { version: AtomicU64::new(0), believed: RwLock::new(believed), withdrawn, spread: SPREAD }
+    /// Creates the set with these authorities. Connections of peers that are no longer trusted end within `spread`.
+    pub(crate) fn new(believed: Arc<RootCertStore>, withdrawn: Arc<RevocationList>, spread: Duration) -> Self {
+        Self { version: AtomicU64::new(0), believed: RwLock::new(believed), withdrawn, spread }
     }
 
     /// Returns the current version.

@@ -1,6 +1,6 @@
 //! Credential files that change while a process uses them.
 
-use crate::support::{authority, echo, identity, issue, issue_at, issue_until, replace, shake, tls as open};
+use crate::support::{authority, directory, echo, identity, issue, issue_at, issue_until, replace, shake, tls as open};
 use archon_certificates::{Authority, IssuedCredentials};
 use archon_security::{CERTIFICATE_FILE, ExpectedPeer, KEY_FILE, Tls, Transport};
 use rustls::pki_types::pem::PemObject as _;
@@ -9,11 +9,22 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// Period over which connections of a peer that is no longer trusted end.
+const SPREAD: Duration = Duration::from_secs(2);
 
 /// Returns the end of the certificate in use, which identifies it.
 fn end(tls: &Tls) -> SystemTime {
     tls.credentials().certificate.not_after
+}
+
+/// Opens the credentials of a server that ends such connections within [`SPREAD`].
+fn open_server(issued: &IssuedCredentials) -> (TempDir, Arc<Tls>) {
+    let directory = directory(issued);
+    let tls = Tls::open_with_spread(directory.path(), SPREAD).unwrap();
+    (directory, tls)
 }
 
 /// Issues a renewed certificate of the same identity; it ends a day earlier, to distinguish it.
@@ -207,7 +218,7 @@ fn new_authorities_writable_by_others_are_not_loaded() {
 #[tokio::test]
 async fn expired_certificate_closes_connections_of_operators() {
     let authority = authority();
-    let (_athens, server) = open(&issue(&authority, "node/athens"));
+    let (_athens, server) = open_server(&issue(&authority, "node/athens"));
     let soon = |who: &str| {
         let until = SystemTime::now() + Duration::from_secs(3);
         issue_until(&authority, who, until)
@@ -240,7 +251,7 @@ async fn expired_certificate_closes_connections_of_operators() {
 #[tokio::test]
 async fn removed_authority_closes_connections() {
     let (old, new) = (authority(), authority());
-    let (athens, server) = open(&issue(&old, "node/athens"));
+    let (athens, server) = open_server(&issue(&old, "node/athens"));
     let (_shop, client) = open(&issue(&old, "client/shop"));
     let connected = async || {
         let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &ExpectedPeer::Servers).await;
