@@ -6,6 +6,8 @@
 pub mod authority;
 pub mod convert;
 pub mod documents;
+#[cfg(test)]
+mod generated_tests;
 pub mod guarded_connection;
 pub mod health;
 pub mod listen;
@@ -16,8 +18,8 @@ pub mod trace;
 /// Generated from `proto/archon/v1/*.proto`, which document the types.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 pub mod v1 {
-    tonic::include_proto!("archon.v1");
+    include!("generated/archon.v1.rs");
 }
 
 /// Compiled descriptors, for gRPC reflection.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
