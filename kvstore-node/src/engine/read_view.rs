@@ -15,9 +15,12 @@ pub(super) type KeySpan = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// Rows in order of key, without removed ones.
 pub(super) type Rows = Box<dyn DoubleEndedIterator<Item = lsm_tree::Result<InternalValue>>>;
 
+/// Look-up of the value of a key.
+type Get = dyn Fn(&[u8]) -> lsm_tree::Result<Option<Slice>> + Send + Sync;
+
 /// Memtable and tables of a tree at one time. The library does not export the type of such a state.
 struct TreeState {
-    get: Box<dyn Fn(&[u8]) -> lsm_tree::Result<Option<Slice>> + Send + Sync>,
+    get: Box<Get>,
     range: Box<dyn Fn(&KeySpan) -> Rows + Send + Sync>,
 }
 
