@@ -1,10 +1,10 @@
 //! Thread that compacts the tables of an LSM tree.
 
-use super::EngineError;
 use super::damage::{PanicNote, note_damage};
 use super::disk_space::is_full;
-use super::lsm::convert;
+use super::lsm_error::convert;
 use super::read_view::ReadView;
+use archon_kv::engine::EngineError;
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Leveled, Verdict};
 use lsm_tree::file::{CURRENT_VERSION_FILE, TABLES_FOLDER};

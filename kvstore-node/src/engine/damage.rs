@@ -1,6 +1,6 @@
 //! Notes in an engine's directory on which the next start acts: damage, and panics of the engine's library.
 
-use super::EngineError;
+use archon_kv::engine::EngineError;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;

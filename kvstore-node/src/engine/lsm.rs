@@ -1,5 +1,5 @@
-//! Engine on the LSM tree of fjall, the crate `lsm-tree`; only this file, the [compactor](super::compactor),
-//! the [check of tables](super::table_check) and the [reads](super::read_view) name it.
+//! Engine on the LSM tree of fjall, the crate `lsm-tree`, with its [compactor](super::compactor), its
+//! [reads](super::read_view) and the [check of its tables](super::table_check).
 //!
 //! One tree for all placements, with keys `placement (8, big-endian) ‖ row key`, as in the engine on sled. Rows go to the
 //! tree's memtable, and a sync writes the memtable to a table. There is no journal: the node's log has every row until
@@ -12,6 +12,7 @@
 use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag, is_list_current, release_tables};
 use super::damage::{PanicNote, check_damage};
 use super::disk_space::{DiskSpace, RESERVE_BYTES, disk_full, free_bytes, is_full};
+use super::lsm_error::{convert, io};
 use super::open::EngineConfig;
 use super::read_view::ReadView;
 use super::table_check::check_after_panic;
@@ -466,20 +467,5 @@ fn space_end(space: PlacementId) -> Bound<Vec<u8>> {
     match space.get().checked_add(1) {
         Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
         None => Bound::Unbounded,
-    }
-}
-
-pub(super) fn io(directory: &Path, what: &'static str) -> impl Fn(std::io::Error) -> EngineError {
-    let directory = directory.to_owned();
-    move |source| EngineError::Io { directory: directory.clone(), what, source }
-}
-
-pub(super) fn convert(directory: &Path, what: &'static str, error: lsm_tree::Error) -> EngineError {
-    use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
-    let refused =
-        |source: &std::io::Error| !matches!(source.kind(), InvalidData | InvalidInput | NotFound | UnexpectedEof);
-    match error {
-        lsm_tree::Error::Io(source) if refused(&source) => io(directory, what)(source),
-        other => EngineError::Damaged { directory: directory.to_owned(), what: format!("could not {what}: {other}") },
     }
 }

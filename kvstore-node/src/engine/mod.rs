@@ -6,6 +6,7 @@ mod disk_space;
 mod durable;
 mod kind;
 mod lsm;
+mod lsm_error;
 mod open;
 mod read_view;
 mod sled;

@@ -1,8 +1,8 @@
 //! Complete check of an LSM tree's tables.
 
-use super::EngineError;
 use super::damage::{read_panic, remove_panic};
-use super::lsm::{convert, io};
+use super::lsm_error::{convert, io};
+use archon_kv::engine::EngineError;
 use lsm_tree::checksum::ChecksummedWriter;
 use lsm_tree::{AbstractTree, AnyTree, Error, Table};
 use std::fs::File;
