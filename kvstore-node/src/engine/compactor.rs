@@ -256,7 +256,10 @@ struct Worker {
 impl Worker {
     fn run(mut self) {
         while self.await_work() {
-            let compacted = self.compact();
+            // A flush may wait for the end of the compaction, also by a panic.
+            let compacted = catch_unwind(AssertUnwindSafe(|| self.compact()));
+            let panicked = |_| Err(convert(&self.hooks.directory, COMPACT, io::Error::other("it panicked").into()));
+            let compacted = compacted.unwrap_or_else(panicked);
             let mut state = self.shared.state.lock();
             state.busy = false;
             self.shared.idle.notify_all();
@@ -308,7 +311,7 @@ impl Worker {
             match self.compact_once() {
                 Ok(()) => self.refusals = 0,
                 Err(lsm_tree::Error::Io(error))
-                    if (is_full(error.kind()) || self.stop.gives_way()) && self.remove_unfinished(first_table) =>
+                    if self.is_for_lack_of_space(error.kind()) && self.remove_unfinished(first_table) =>
                 {
                     let pause = self.next_pause(needed_bytes);
                     tracing::warn!(%error, interval = ?pause.interval, "a compaction of the engine met a full disk, and is tried again");
@@ -328,6 +331,11 @@ impl Worker {
         Ok(None)
     }
 
+    /// Returns whether a compaction ended with this error because the disk is full, or because a flush needs the space.
+    fn is_for_lack_of_space(&self, kind: io::ErrorKind) -> bool {
+        is_full(kind) || (kind == io::ErrorKind::Interrupted && self.stop.gives_way())
+    }
+
     /// Returns the pause after a compaction that found no space.
     fn next_pause(&mut self, needed_bytes: u64) -> Pause {
         let interval = retry_interval(self.refusals);
@@ -342,7 +350,11 @@ impl Worker {
             // Readers keep the tables that they began with, so every overwritten row may go.
             self.tree.compact(Arc::new(strategy), self.seqno.get())?;
             self.view.refresh();
-            release_tables(&self.tree, &self.seqno)
+            if let Err(error) = release_tables(&self.tree, &self.seqno) {
+                // The compaction is done, and the next change of the tables removes the replaced ones as well.
+                tracing::warn!(%error, "tables that a compaction replaced are not removed yet");
+            }
+            Ok(())
         };
         let panicked = |_| Err(io::Error::other("it panicked; the next start checks the tables for damage").into());
         catch_unwind(AssertUnwindSafe(compact)).unwrap_or_else(panicked)

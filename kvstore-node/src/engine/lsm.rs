@@ -10,7 +10,7 @@
 //! tree without its list of tables is damage and not an interrupted creation.
 
 use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag, is_list_current, release_tables};
-use super::damage::{PanicNote, check_damage};
+use super::damage::{PanicNote, check_damage, note_damage};
 use super::disk_space::{DiskSpace, RESERVE_BYTES, disk_full, free_bytes, is_full};
 use super::lsm_error::{convert, io};
 use super::open::EngineConfig;
@@ -180,12 +180,23 @@ impl LsmEngine {
         let is_lack = |error: &EngineError| matches!(error, EngineError::Io { source, .. } if is_full(source.kind()));
         let may_repeat = || self.compactor.give_way() && is_list_current(&self.tree).unwrap_or(false);
         match self.view.write_tables(&mut write) {
-            Err(error) if is_lack(&error) && may_repeat() => self.view.write_tables(write)?,
-            written => written?,
+            Err(error) if is_lack(&error) && may_repeat() => self.view.write_tables(write),
+            written => written,
         }
+        .map_err(|error| self.end_by(error))?;
         release_tables(&self.tree, &self.seqno).map_err(self.fail("remove old tables"))?;
         self.compactor.wake();
         Ok(())
+    }
+
+    /// Returns the error of a failed write of tables, after which nothing more is written: damage met by it is noted for the
+    /// next start, as it concerns the rows of all replicas and not of the one whose work led to it.
+    fn end_by(&self, error: EngineError) -> EngineError {
+        if !error.is_damage() {
+            return error;
+        }
+        note_damage(&error);
+        io(&self.directory, "write a table")(std::io::Error::other(error.to_string()))
     }
 }
 

@@ -31,8 +31,8 @@ struct TreeState {
 pub(super) struct ReadView {
     tree: AnyTree,
     state: RwLock<Arc<TreeState>>,
-    /// Held while tables are written by a flush or a bulk ingest, and during a refresh: a state in the middle of a flush would
-    /// lack the rows of the memtable that is written.
+    /// Held while tables are written by a flush or a bulk ingest, and during a refresh: in the middle of a flush a state would
+    /// have its rows in two places.
     table_writes: Mutex<()>,
 }
 
@@ -55,15 +55,16 @@ impl ReadView {
         (self.state().range)(keys)
     }
 
-    /// Runs a flush or a bulk ingest, and shows its tables to readers.
+    /// Runs a flush or a bulk ingest, and shows its tables to readers. After a failed flush they see the memtable that was to
+    /// be written.
     ///
     /// # Errors
-    /// The error of `write`. Readers then keep the former state, and the tree must not be written to.
+    /// The error of `write`.
     pub(super) fn write_tables<T, E>(&self, write: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let writes = self.table_writes.lock();
-        let written = write()?;
+        let written = write();
         self.refresh_during(&writes);
-        Ok(written)
+        written
     }
 
     /// Shows the tables of a compaction to readers.
@@ -77,13 +78,10 @@ impl ReadView {
     }
 
     fn refresh_during(&self, _writes: &MutexGuard<'_, ()>) {
-        // After a failed flush only the former state has the rows of its memtable.
-        if self.tree.sealed_memtable_count() == 0 {
-            let state = Arc::new(TreeState::of(&self.tree));
-            let former = std::mem::replace(&mut *self.state.write(), state);
-            // Without the lock: it may be the last user of replaced tables, and removes their files.
-            drop(former);
-        }
+        let state = Arc::new(TreeState::of(&self.tree));
+        let former = std::mem::replace(&mut *self.state.write(), state);
+        // Without the lock: it may be the last user of replaced tables, and removes their files.
+        drop(former);
     }
 
     fn state(&self) -> Arc<TreeState> {
@@ -92,11 +90,21 @@ impl ReadView {
 }
 
 impl TreeState {
-    /// Returns the present state of a tree that has no other memtable. A compaction that ends between the two looks at the tree
-    /// changes no row.
+    /// Returns the present state of a tree. A compaction that ends between the two looks at the tree changes no row.
     fn of(tree: &AnyTree) -> Self {
         let state = tree.get_version_history_lock().latest_version();
         let (memtable, tables) = (Arc::clone(&state.active_memtable), tree.current_version());
+        let range =
+            move |keys: &KeySpan| -> Rows { Box::new(Tree::create_internal_range(state.clone(), keys, LATEST, None)) };
+        if tree.sealed_memtable_count() > 0 {
+            // The memtable of a failed flush is not accessible on its own.
+            let all = range.clone();
+            let get = move |key: &[u8]| -> lsm_tree::Result<Option<Slice>> {
+                let found = all(&(Bound::Included(key.to_vec()), Bound::Included(key.to_vec()))).next();
+                Ok(found.transpose()?.map(|row| row.value))
+            };
+            return Self { get: Box::new(get), range: Box::new(range) };
+        }
         // As the library does it: from the newest run to the oldest.
         let get = move |key: &[u8]| -> lsm_tree::Result<Option<Slice>> {
             if let Some(found) = memtable.get(key, LATEST) {
@@ -111,8 +119,6 @@ impl TreeState {
             }
             Ok(None)
         };
-        let range =
-            move |keys: &KeySpan| -> Rows { Box::new(Tree::create_internal_range(state.clone(), keys, LATEST, None)) };
         Self { get: Box::new(get), range: Box::new(range) }
     }
 }
