@@ -39,8 +39,8 @@ pub struct HeartbeatPace {
     pub pause_max_ms: u64,
     /// Maximum random time by which a heartbeat to a coordinator precedes the end of the interval.
     pub spread_ms: u64,
-    /// A round that fails this soon after a grant has a distant coordinator, which answers after the time-out: the next round
-    /// waits for the regular interval. Zero if the lease would not last that long.
+    /// A round that fails this soon after a late grant has a distant coordinator, which answers after the time-out: the next
+    /// round waits for the regular interval. Zero if the lease would not last that long.
     pub distant_ms: u64,
 }
 
@@ -98,8 +98,8 @@ pub struct HeartbeatDriver<C> {
     next: Millis,
     /// True if an answer ended the last round, and no round was withheld since.
     is_answered: bool,
-    /// Time of the last grant, also by a late answer.
-    granted: Option<Millis>,
+    /// Time of the last grant, if its answer came too late to end a round.
+    late_grant: Option<Millis>,
     backoff: Backoff,
     broken: DisabledRule,
 }
@@ -128,7 +128,7 @@ impl<C: Clone + PartialEq> HeartbeatDriver<C> {
     pub fn new(pace: HeartbeatPace, first: Millis) -> Self {
         let backoff = Backoff::new(Duration::from_millis(PAUSE_MS), Duration::from_millis(pace.pause_max_ms));
         let (ways, broken) = (RelayPreference::default(), DisabledRule::default());
-        Self { pace, ways, round: None, next: first, is_answered: false, granted: None, backoff, broken }
+        Self { pace, ways, round: None, next: first, is_answered: false, late_grant: None, backoff, broken }
     }
 
     /// Disables a rule.
@@ -236,7 +236,7 @@ impl<C: Clone + PartialEq> HeartbeatDriver<C> {
         draw: impl FnOnce(u32) -> u32,
     ) -> Option<AnsweredRound<C>> {
         if let GrantOutcome::Granted { .. } = taken {
-            self.granted = Some(now);
+            self.late_grant = Some(now);
         }
         let answers = |round: &mut Round<C>| round.pending.iter().any(|(sent, _)| *sent == number);
         let round = self.round.take_if(|round| *taken != GrantOutcome::Foreign && answers(round))?;
@@ -251,7 +251,7 @@ impl<C: Clone + PartialEq> HeartbeatDriver<C> {
                 round.sent.plus(heartbeat_ms.saturating_sub(draw(spread_ms + 1).into()))
             }
         };
-        self.is_answered = true;
+        (self.is_answered, self.late_grant) = (true, None);
         self.backoff.reset();
         Some(AnsweredRound { number, by, relays: round.relays, departure_ms })
     }
@@ -272,7 +272,7 @@ impl<C: Clone + PartialEq> HeartbeatDriver<C> {
                 let began = self.round.as_ref().map_or(now, |round| round.began);
                 let regular = began.plus(self.pace.heartbeat_ms);
                 let distant_ms = self.pace.distant_ms;
-                if distant_ms > 0 && self.granted.is_some_and(|granted| granted.plus(distant_ms) >= began) {
+                if distant_ms > 0 && self.late_grant.is_some_and(|granted| granted.plus(distant_ms) >= began) {
                     self.backoff.reset();
                     // Without a hurry: coordinators that refuse at once would be asked without a pause.
                     (self.round, self.next, self.is_answered) = (None, regular, false);

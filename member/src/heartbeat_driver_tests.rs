@@ -169,7 +169,7 @@ fn late_answers_of_distant_coordinator_keep_the_interval() {
     assert_eq!(member.driver.wake_at(), at(1_900 + 19));
 }
 
-/// Otherwise a member that stops would ask them without a pause.
+/// Otherwise a member that stops would ask them without a pause. The coordinator is not distant: it answered in time.
 #[test]
 fn member_does_not_hurry_after_failed_round() {
     let mut member = TestMember::new(&[]);
@@ -181,7 +181,7 @@ fn member_does_not_hurry_after_failed_round() {
         member.refused(number, AttemptFailure::Failed(None), 1_012);
     }
     assert!(member.driver.pending().is_empty() && !member.driver.may_hurry());
-    assert_eq!(member.driver.wake_at(), at(1_011 + EVERY));
+    assert_eq!(member.driver.wake_at(), at(1_012 + 19));
 }
 
 /// The lease lasts for one and a half intervals: after another interval it would be over.
