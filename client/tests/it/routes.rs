@@ -1,4 +1,4 @@
-//! Owners of partitions whose rows have not all arrived, against in-memory nodes.
+//! Owners of partitions in a cache without all rows, against in-memory nodes.
 
 use crate::support::FakeCluster;
 use archon_client::{Client, ErrorKind, Routes};

@@ -2,7 +2,9 @@
 
 mod envoy;
 mod haproxy;
+mod rendered_map;
 
+use self::rendered_map::RenderedMap;
 use crate::protocol::TableOwners;
 use crate::routes::Routes;
 use std::io::{self, Write as _};
@@ -98,14 +100,6 @@ async fn follow(routes: &Routes, file: &MapFile, warned: &mut bool) -> Result<()
     }
 }
 
-/// Content of a file.
-#[derive(Debug)]
-struct RenderedMap {
-    text: String,
-    /// Addresses that are no IP address and port.
-    skipped: Vec<String>,
-}
-
 /// Replaces a file by renaming: a reader finds the former or the new content as a whole, and Envoy takes the rename for
 /// the change.
 fn write(path: &Path, text: &str) -> io::Result<()> {
@@ -123,26 +117,6 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{OwnerAddress, PartitionOwner};
-
-    fn owned(partition: u32, address: &str, serves: bool) -> PartitionOwner {
-        let owner = OwnerAddress { participant: "w1".to_owned(), address: address.to_owned(), epoch: 9, serves };
-        PartitionOwner { partition, owner: Some(owner) }
-    }
-
-    /// Owners of seven partitions: one has no owner, one is not served yet, and one has an owner at a name.
-    pub(super) fn owners() -> TableOwners {
-        let partitions = vec![
-            owned(0, "10.0.0.7:8080", true),
-            owned(1, "10.0.0.8:8080", true),
-            owned(2, "10.0.0.7:8080", true),
-            owned(3, "10.0.0.8:8080", false),
-            PartitionOwner { partition: 4, owner: None },
-            owned(5, "w9.example.org:8080", true),
-            owned(6, "[2001:db8::1]:80", true),
-        ];
-        TableOwners { table: "jobs".to_owned(), table_id: 2, version: 17, complete: true, partitions }
-    }
 
     #[test]
     fn format_follows_from_the_name() {

@@ -1,6 +1,6 @@
 //! Response of Envoy's endpoint discovery (EDS) in JSON.
 
-use super::RenderedMap;
+use super::rendered_map::RenderedMap;
 use crate::protocol::TableOwners;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(super) fn render(owners: &TableOwners) -> RenderedMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map_file::tests::owners;
+    use crate::map_file::rendered_map::fixtures::owners;
     use serde_json::Value;
 
     #[test]

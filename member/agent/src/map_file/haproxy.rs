@@ -1,6 +1,6 @@
 //! Map of HAProxy.
 
-use super::RenderedMap;
+use super::rendered_map::RenderedMap;
 use crate::protocol::TableOwners;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub(super) fn render(owners: &TableOwners) -> RenderedMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map_file::tests::owners;
+    use crate::map_file::rendered_map::fixtures::owners;
 
     #[test]
     fn lines_name_the_served_partitions() {
