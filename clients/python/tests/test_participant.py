@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import logging
 import os
 import signal
@@ -10,13 +11,14 @@ import sys
 import threading
 import time
 import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, List
 from unittest import mock
 
 from fake_agent import FakeAgent
 
 from archon_participant import AgentError, AsyncParticipant, Grant, Lost, NotOwned, Participant
-from archon_participant import _answers, _clock, _work
+from archon_participant import _answers, _clock, _http, _work
 from archon_participant import _participant
 from archon_participant._exchange import Exchange
 from archon_participant._flag import Flag
@@ -132,6 +134,78 @@ class FlagTest(unittest.TestCase):
         self.assertEqual(woken, [True] * 4)
 
 
+class CallerTest(unittest.TestCase):
+    def test_interrupted_request_leaves_no_answer_to_later_ones(self) -> None:
+        class Keys(BaseHTTPRequestHandler):
+            """Answers with the path, and slowly for one key."""
+
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                if "slow" in self.path:
+                    time.sleep(0.3)
+                body = json.dumps({"table": "jobs", "partition": self.path}).encode()
+                try:
+                    self.send_response(200)
+                    self.send_header("content-length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+                except OSError:
+                    pass
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Keys)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        caller = _http.Caller(f"127.0.0.1:{server.server_address[1]}", 20.0)
+        self.addCleanup(caller.close)
+        found: List[Any] = []
+
+        def fail(*_: Any) -> None:
+            raise KeyError("a signal")
+
+        def ask(*_: Any) -> None:
+            found.append(caller.where(b"nested", "jobs").partition)
+
+        for handler in (fail, ask):
+            before = signal.signal(signal.SIGALRM, handler)
+            self.addCleanup(signal.signal, signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            try:
+                found.append(caller.where(b"slow", "jobs").partition)
+            except KeyError:
+                time.sleep(0.4)
+            found += [caller.where(key, "jobs").partition for key in (b"a", b"b")]
+        keys = ["a", "b", "nested", "slow", "a", "b"]
+        self.assertEqual(found, [f"/v1/where/{key}?table=jobs" for key in keys])
+
+
+#: A signal arrives while a stop waits for its answer, and the handler stops the participant as well.
+STOPPED_TWICE = """
+import signal, time
+from fake_agent import FakeAgent
+from archon_participant import Participant
+
+agent = FakeAgent()
+take, slow = agent.take, [0.6]
+
+
+def take_slowly(path, session, body):
+    if isinstance(body, dict) and body.get("answer") == "stop" and slow:
+        time.sleep(slow.pop())
+    return take(path, session, body)
+
+
+agent.take = take_slowly
+participant = Participant("jobs", agent.address).start()
+signal.signal(signal.SIGALRM, lambda *_: print("second", participant.stop()))
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+print("first", participant.stop())
+"""
+
 #: A signal arrives within a call on the main thread, and its handler stops the participant.
 STOPPED_BY_A_SIGNAL = """
 import signal, time
@@ -193,6 +267,7 @@ class ExchangeTest(unittest.TestCase):
             head + b"content-length: -1\r\n\r\n",
             head + b"content-length: 99999999999\r\n\r\n",
             head + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            head + b"content-length: 2\r\n" + 120 * b"a: b\r\n" + b"\r\n{}",
         ):
             with self.assertRaises(ValueError, msg=foreign):
                 self.exchange(foreign)[0].send("GET", "/", None, None, 1.0)
@@ -563,9 +638,16 @@ class ParticipantTest(unittest.TestCase):
             answers.post("s1", {}, 20.0)
 
     def test_handler_stops_a_participant_that_it_interrupts(self) -> None:
+        self.assertEqual(self.printed(STOPPED_BY_A_SIGNAL), ["released True", "not owned"])
+
+    def test_handler_stops_a_participant_that_stops(self) -> None:
+        self.assertEqual(self.printed(STOPPED_TWICE), ["second True", "first True"])
+
+    def printed(self, script: str) -> List[str]:
+        """Returns the lines that a process prints, which a deadlock would keep from its end."""
         place = os.path.dirname(os.path.abspath(__file__))
-        ended = subprocess.run([sys.executable, "-c", STOPPED_BY_A_SIGNAL], cwd=place, stdout=subprocess.PIPE, timeout=30.0)
-        self.assertEqual(ended.stdout.decode().split("\n")[:2], ["released True", "not owned"])
+        ended = subprocess.run([sys.executable, "-c", script], cwd=place, stdout=subprocess.PIPE, timeout=30.0)
+        return ended.stdout.decode().splitlines()
 
     def limited(self, starts: int) -> Any:
         """Lets the process start this number of threads."""

@@ -27,7 +27,8 @@ class Exchange:
         self._answers: BinaryIO = self.socket.makefile("rb")
         host = f"[{connection.host}]" if ":" in connection.host else connection.host
         self._host = f"{host}:{connection.port}"
-        #: The agent keeps the connection after the last answer.
+        #: A further request may follow. False while one is under way: an exception of a signal handler leaves its answer
+        #: unread, and a later request would take it for its own.
         self.is_kept = True
 
     def send(
@@ -44,15 +45,19 @@ class Exchange:
             head += ["content-type: application/json", f"content-length: {len(body)}"]
         if not all(line.isprintable() for line in head):
             raise ValueError("a control character in the head of a request")
+        self.is_kept = False
         self.socket.settimeout(timeout)
         self.socket.sendall("\r\n".join([*head, "", ""]).encode("ascii") + (body or b""))
-        return self._read()
+        status, answer, keeps = self._read()
+        self.is_kept = keeps
+        return status, answer
 
-    def _read(self) -> Tuple[int, bytes]:
+    def _read(self) -> Tuple[int, bytes, bool]:
+        """Returns status and body of an answer, and whether the agent keeps the connection."""
         protocol, _, rest = self._line().partition(b" ")
         if not protocol.startswith(b"HTTP/1."):
             raise ValueError("the answer is not of HTTP/1.1")
-        status, length = int(rest[:3]), -1
+        status, length, keeps = int(rest[:3]), -1, True
         for _ in range(LINES_MAX):
             line = self._line()
             if not line:
@@ -62,13 +67,16 @@ class Exchange:
             if name == b"content-length":
                 length = int(value)
             elif name == b"connection":
-                self.is_kept = value != b"close"
+                keeps = value != b"close"
+        else:
+            raise ValueError(f"the head of the answer has more than {LINES_MAX} lines")
         if not 0 <= length <= BODY_BYTES_MAX:
-            raise ValueError("the answer names no length of its body, or one that is too large")
+            why = "the answer names no length of its body, or one that is too large"
+            raise ValueError(f"{why}: call the agent itself, without a proxy")
         body = self._answers.read(length)
         if len(body) < length:
             raise OSError("the connection ended within an answer")
-        return status, body
+        return status, body, keeps
 
     def _line(self) -> bytes:
         line = self._answers.readline(LINE_BYTES_MAX)
@@ -78,5 +86,13 @@ class Exchange:
 
     def close(self) -> None:
         """Closes the connection."""
-        self._answers.close()
+        try:
+            # Below TLS. Ends a read that a signal handler has interrupted to come here: a reader in use is not closed.
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+        except OSError:
+            pass
+        try:
+            self._answers.close()
+        except RuntimeError:
+            pass
         self._connection.close()

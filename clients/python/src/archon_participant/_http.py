@@ -125,7 +125,9 @@ class Caller:
     def __init__(self, agent: str, timeout: float, tls_dir: Optional[str] = None) -> None:
         self._agent = agent
         self._tls_dir = tls_dir
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may send a request while it interrupts one. The latter finds its connection closed, and is
+        # repeated.
+        self._lock = threading.RLock()
         self._exchange: Optional[Exchange] = None
         self._closed = False
         #: Process that opened the connection.
@@ -159,19 +161,19 @@ class Caller:
         """As :meth:`call`, with an encoded body."""
         self.check_process()
         timeout = self.timeout if within is None else max(0.01, min(self.timeout, within))
-        if not self._lock.acquire(timeout=timeout):
-            raise AgentError("unreachable", f"the agent at {self._agent} does not answer earlier requests")
         try:
+            if not self._lock.acquire(timeout=timeout):
+                raise AgentError("unreachable", f"the agent at {self._agent} does not answer earlier requests")
             for is_last in (False, True):
                 try:
                     if self._closed:
                         raise AgentError("unreachable", "the participant has stopped")
+                    if self._exchange is not None and not self._exchange.is_kept:
+                        self._drop()
                     if self._exchange is None:
                         self._pid = os.getpid()
                         self._exchange = Exchange(connection(self._agent, timeout, self._tls_dir))
                     status, body = self._exchange.send(method, path, session, data, timeout)
-                    if not self._exchange.is_kept:
-                        self._drop()
                     if status != 200:
                         raise error_of(status, body)
                     found = json.loads(body)
@@ -183,7 +185,11 @@ class Caller:
                         why = f"the agent at {self._agent} does not answer: {error}"
                         raise AgentError("unreachable", why) from error
         finally:
-            self._lock.release()
+            try:
+                self._lock.release()
+            except RuntimeError:
+                # The lock was not acquired: in time, or before a signal handler raised.
+                pass
         raise AssertionError("the loop returns or raises")
 
     def check_process(self) -> None:
