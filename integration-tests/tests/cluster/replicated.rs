@@ -156,6 +156,11 @@ async fn loader_killed_during_copy_restarts_by_itself() {
     });
     let put = |number: usize| client.put(format!("large-{number}"), large(number));
     stream::iter(0..LARGE).map(put).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await.expect("puts");
+    wait_for("a leader to keep its log no longer", Duration::from_secs(60), || {
+        let given_up =
+            ["athens", "byzantium"].iter().any(|name| cluster.node(name).log().contains("no longer kept for a copy"));
+        check(given_up, || "all logs are kept".to_owned())
+    });
     let copies = |cluster: &Cluster| cluster.node("cyrene").log().matches("pulling a copy").count();
     // The logs no longer reach back: it must copy, and is killed as soon as it does, several times.
     let mut interrupted = 0;
