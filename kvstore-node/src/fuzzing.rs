@@ -40,7 +40,7 @@ pub fn page(rows: &Bytes, checksum: u32) -> Result<Vec<(Bytes, Bytes)>, String> 
 
 /// Encodes a page, the inverse of [`page`].
 pub fn encode_page(rows: &[(Bytes, Bytes)]) -> Bytes {
-    pages::encode(rows.iter().map(|(key, value)| (key, value)))
+    pages::encode(rows.iter().map(|(key, value)| (key, value))).bytes
 }
 
 /// Reads the identity in a data directory.

@@ -5,7 +5,7 @@
 //! row changes are blind and windows of clients are joins (ADR 0091). It must never be *behind* that position, which is
 //! why [`Engine::sync`] must reach the disk and not only the kernel.
 
-use archon_types::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use archon_types::limits::{COPY_PAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -81,6 +81,8 @@ pub struct PageLimit {
 impl PageLimit {
     /// The limit on one page sent between nodes, or written to the log.
     pub const PAGE: Self = Self::bytes(PAGE_BYTES_MAX);
+    /// The limit on one page of a copy. An engine of sorted tables searches all of them for each page, so these pages are larger.
+    pub const COPY: Self = Self::bytes(COPY_PAGE_BYTES_MAX);
 
     /// Limits bytes, and rows to those of any page, as rows may be as small as a byte.
     pub const fn bytes(bytes_max: usize) -> Self {

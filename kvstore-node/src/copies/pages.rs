@@ -28,9 +28,20 @@ pub(crate) fn checksum(rows: &[u8]) -> u32 {
     crc32c::crc32c(rows)
 }
 
+/// Rows as they are sent.
+#[derive(Debug)]
+pub(crate) struct EncodedRows {
+    pub(crate) bytes: Bytes,
+    pub(crate) crc32c: u32,
+}
+
+/// Bytes of the lengths before each row.
+const LENGTHS_BYTES: usize = 8;
+
 /// Encodes rows.
-pub(crate) fn encode<'a>(rows: impl Iterator<Item = (&'a Bytes, &'a Bytes)>) -> Bytes {
-    let mut out = BytesMut::new();
+pub(crate) fn encode<'a>(rows: impl Iterator<Item = (&'a Bytes, &'a Bytes)> + Clone) -> EncodedRows {
+    let length = rows.clone().map(|(key, value)| LENGTHS_BYTES + key.len() + value.len()).sum();
+    let mut out = BytesMut::with_capacity(length);
     for (key, value) in rows {
         // The engine bounds both lengths far below 4 GiB.
         out.put_u32(u32::try_from(key.len()).unwrap_or(u32::MAX));
@@ -38,7 +49,7 @@ pub(crate) fn encode<'a>(rows: impl Iterator<Item = (&'a Bytes, &'a Bytes)>) -> 
         out.put_slice(key);
         out.put_slice(value);
     }
-    out.freeze()
+    EncodedRows { crc32c: checksum(&out), bytes: out.freeze() }
 }
 
 /// Decodes rows after checking them.
@@ -54,7 +65,7 @@ pub(crate) fn decode(rows: &Bytes, sent: u32) -> Result<Vec<(Bytes, Bytes)>, Pag
     let mut rest = rows.clone();
     let mut decoded = Vec::new();
     while rest.has_remaining() {
-        if rest.remaining() < 8 {
+        if rest.remaining() < LENGTHS_BYTES {
             return Err(PageError::Short { bytes });
         }
         let (key, value) = (rest.get_u32() as usize, rest.get_u32() as usize);
@@ -76,14 +87,15 @@ mod tests {
         fn rows_round_trip(rows in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..40), proptest::collection::vec(any::<u8>(), 0..40)), 0..10)) {
             let rows: Vec<(Bytes, Bytes)> = rows.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
             let encoded = encode(rows.iter().map(|(key, value)| (key, value)));
-            prop_assert_eq!(decode(&encoded, checksum(&encoded)), Ok(rows));
+            prop_assert_eq!(decode(&encoded.bytes, encoded.crc32c), Ok(rows));
         }
 
         #[test]
         fn decode_rejects_any_bytes_with_wrong_checksum(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let bytes = Bytes::from(bytes);
-            let _ = decode(&bytes, checksum(&bytes));
-            prop_assert!(decode(&bytes, checksum(&bytes) ^ 1).is_err());
+            let crc32c = checksum(&bytes);
+            let _ = decode(&bytes, crc32c);
+            prop_assert!(decode(&bytes, crc32c ^ 1).is_err());
         }
     }
 }

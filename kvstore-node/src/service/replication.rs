@@ -2,8 +2,8 @@
 
 use super::refuse;
 use crate::copies::copy_rest::CopyRest;
-use crate::copies::pages;
-use crate::engine::{Engine, PageLimit};
+use crate::copies::pages::{self, EncodedRows};
+use crate::engine::{Engine, EngineError, PageLimit, Row};
 use crate::node::membership::Membership;
 use crate::peers::wire;
 use crate::shard::{CopyOffer, ShardMessage, Shards};
@@ -221,17 +221,21 @@ impl ReplicationService {
         let mut sent = 0;
         loop {
             let page_began = Instant::now();
+            // Also encoded there: the task itself runs on the thread of a shard.
             let page = tokio::task::spawn_blocking({
                 let (engine, after) = (Arc::clone(&self.engine), after.clone());
                 move || {
                     let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(&after[..]) };
-                    engine.page(source, (from, Bound::Unbounded), ScanOrder::Ascending, PageLimit::PAGE)
+                    let keys = (from, Bound::Unbounded);
+                    let page = engine.page(source, keys, ScanOrder::Ascending, PageLimit::COPY)?;
+                    let encoded = page.more.then(|| encode(&page.rows));
+                    Ok::<_, EngineError>((page, encoded))
                 }
             });
             let failed = |why: String| Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why)));
             let page = page.await;
-            let mut page = match page {
-                Ok(Ok(page)) => page,
+            let (mut page, encoded) = match page {
+                Ok(Ok(read)) => read,
                 Ok(Err(error)) => return drop(pages.send(failed(error.to_string())).await),
                 Err(_) => return drop(pages.send(failed("reading a page failed".into())).await),
             };
@@ -250,14 +254,14 @@ impl ReplicationService {
                 None if last => return drop(pages.send(failed("the source is gone".into())).await),
                 None => {}
             }
-            let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
+            let EncodedRows { bytes: rows, crc32c } = encoded.unwrap_or_else(|| encode(&page.rows));
             let length = rows.len() as u64;
             if bytes_per_second == 0 {
                 self.copy_rest.worked(page_began.elapsed());
             }
             let message = v1::CopyPage {
                 start_seq: start.at.seq.get(),
-                crc32c: pages::checksum(&rows),
+                crc32c,
                 rows,
                 last_key: after.clone(),
                 last,
@@ -283,6 +287,10 @@ impl ReplicationService {
             }
         }
     }
+}
+
+fn encode(rows: &[Row]) -> EncodedRows {
+    pages::encode(rows.iter().map(|row| (&row.key, &row.value)))
 }
 
 /// Returns when this many bytes may have been sent, since the first: at the loader's rate, but not below the least.
@@ -347,9 +355,8 @@ impl Replication for ReplicationService {
             let why = format!("this node does not lead partition {right}, or it does not give its keys away yet");
             refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(20))
         })?;
-        let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
+        let EncodedRows { bytes: rows, crc32c } = encode(&page.rows);
         self.metrics.copy_bytes_out.add(rows.len() as u64);
-        let crc32c = pages::checksum(&rows);
         let (revision, log_time_ms) = (page.revision.get(), page.log_time.get());
         Ok(Response::new(v1::YieldPage { rows, crc32c, more: page.more, revision, log_time_ms }))
     }

@@ -42,9 +42,11 @@ pub const PUSH_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
 pub const NAME_BYTES_MAX: usize = 64;
 /// Longest address, in bytes: a DNS name, a colon and a port.
 pub const ADDRESS_BYTES_MAX: usize = 260;
-/// Largest page of a copy, a merge or a snapshot, in bytes of keys and values; a page holds at least one row.
+/// Largest page of a merge or a snapshot, in bytes of keys and values; a page holds at least one row.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024;
-/// Most rows in such a page.
+/// Largest page of a copy, in the same way.
+pub const COPY_PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Most rows in a page of either kind.
 pub const PAGE_ROWS_MAX: usize = 4_096;
 /// Most partitions of all tables together; also the most that one node may have duties for.
 pub const PARTITIONS_MAX: usize = 1_048_576;
