@@ -12,6 +12,7 @@
 use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag, is_list_current, release_tables};
 use super::damage::{PanicNote, check_damage, note_damage};
 use super::disk_space::{DiskSpace, RESERVE_BYTES, disk_full, free_bytes, is_full};
+use super::list_check::check_list;
 use super::lsm_error::{convert, io};
 use super::open::EngineConfig;
 use super::read_view::ReadView;
@@ -33,8 +34,6 @@ use std::time::{Duration, Instant};
 
 const TREE_DIRECTORY: &str = "tree";
 const UNFINISHED_DIRECTORY: &str = "tree.new";
-/// File of the tree that names its list of tables.
-const CURRENT_FILE: &str = "current";
 const SPACE_BYTES: usize = 8;
 /// Upper bound on the memtable, in bytes, or a quarter of the cache; it is then written to a table.
 const MEMTABLE_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -266,15 +265,12 @@ fn open_tree(
     config: &EngineConfig,
     stop: &StopFlag,
 ) -> Result<(AnyTree, SequenceNumberCounter), EngineError> {
-    let damaged = |what: &str| EngineError::Damaged { directory: directory.to_owned(), what: what.to_owned() };
-    if !at.join(CURRENT_FILE).try_exists().map_err(io(directory, "look at its tables"))? {
-        // Opening it would create an empty tree.
-        return Err(damaged("the list of its tables is missing"));
-    }
+    // Without a list, opening it would create an empty tree.
+    check_list(at).map_err(|error| convert(directory, "read the list of its tables", error))?;
     // A damaged file makes the library panic in places; that must not end the process before it could be set aside.
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| build_tree(at, config, stop))) {
         Ok(opened) => opened.map_err(|error| convert(directory, "open", error)),
-        Err(_) => Err(damaged("opening it panicked")),
+        Err(_) => Err(EngineError::Damaged { directory: directory.to_owned(), what: "opening it panicked".to_owned() }),
     }
 }
 

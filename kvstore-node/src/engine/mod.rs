@@ -5,6 +5,7 @@ mod damage;
 mod disk_space;
 mod durable;
 mod kind;
+mod list_check;
 mod lsm;
 mod lsm_error;
 mod open;
@@ -16,6 +17,8 @@ mod table_check;
 mod compactor_tests;
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod list_check_tests;
 #[cfg(test)]
 mod lsm_tests;
 #[cfg(test)]
