@@ -3,22 +3,21 @@
 use super::damage::{PanicNote, note_damage};
 use super::disk_space::is_full;
 use super::lsm_error::convert;
+use super::pause::Pause;
 use super::read_view::ReadView;
+use super::table_files::{release_tables, remove_unfinished};
 use archon_kv::engine::EngineError;
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Leveled, Verdict};
-use lsm_tree::file::{CURRENT_VERSION_FILE, TABLES_FOLDER};
-use lsm_tree::{AbstractTree, AnyTree, Config, SequenceNumberCounter, Table, TableId};
-use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeSet;
-use std::fs;
+use lsm_tree::{AbstractTree, AnyTree, Config, SequenceNumberCounter, TableId};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Size of a table that a compaction writes, in bytes.
 const TABLE_BYTES: u64 = 32 * 1024 * 1024;
@@ -30,10 +29,6 @@ const RUNS_MAX: usize = 16;
 const RUNS_PAUSED_MAX: usize = 32;
 /// Runs of which the library can write down the number, with a margin. Beyond 255 it would write down another number.
 pub(super) const RUNS_LIMIT: usize = 200;
-/// Interval between looks at a disk with too little space for compactions.
-const SPACE_INTERVAL: Duration = Duration::from_secs(2);
-/// Doublings of that interval after compactions that met a full disk although it seemed to have space: about two minutes.
-const RETRY_DOUBLINGS_MAX: u32 = 6;
 /// Operation of a compaction, in errors.
 const COMPACT: &str = "compact its tables";
 
@@ -65,8 +60,8 @@ struct StopReasons {
 pub(super) struct CompactorHooks {
     /// The engine's directory.
     pub directory: PathBuf,
-    /// Returns whether the disk has space for a compaction that writes so many bytes.
-    pub has_space: Box<dyn Fn(u64) -> bool + Send + Sync>,
+    /// Returns the bytes that compactions may take on the disk; unlimited if unknown.
+    pub spare_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl StopFlag {
@@ -99,6 +94,10 @@ impl Factory for StopFlag {
     }
 }
 
+/// The library does not ask about removed and overwritten rows, so a merge of nothing else goes on to its end. A flush or a
+/// stop waits for it as long as the tables of one merge take to read. It delays them, and cannot keep space from them for
+/// good: the merge takes no more than it needed from the beginning, undoes itself if it meets the full disk, and frees the
+/// tables that it has read.
 impl CompactionFilter for StopFlag {
     fn filter_item(&mut self, _: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
         match self.is_set() || self.gives_way() {
@@ -106,18 +105,6 @@ impl CompactionFilter for StopFlag {
             false => Ok(Verdict::Keep),
         }
     }
-}
-
-/// Removes the files of tables that no reader uses. The library does so with the next change of the tree only.
-pub(super) fn release_tables(tree: &AnyTree, seqno: &SequenceNumberCounter) -> lsm_tree::Result<()> {
-    tree.get_version_history_lock().maintenance(&tree.tree_config().path, seqno.get())
-}
-
-/// Returns whether the list of tables on the disk is the one in memory: not if a change of the tables replaced it and failed
-/// afterwards.
-pub(super) fn is_list_current(tree: &AnyTree) -> io::Result<bool> {
-    let current = fs::read(tree.tree_config().path.join(CURRENT_VERSION_FILE))?;
-    Ok(current.first_chunk().map(|id| u64::from_le_bytes(*id)) == Some(tree.current_version().id()))
 }
 
 #[derive(Default)]
@@ -140,15 +127,6 @@ struct State {
     /// The error that ended the thread, until it is returned.
     failure: Option<EngineError>,
     has_failed: bool,
-}
-
-/// Wait of the compactions for space on the disk.
-#[derive(Clone, Copy)]
-struct Pause {
-    /// Free bytes that the next compaction needs.
-    needed_bytes: u64,
-    /// Time until the next attempt.
-    interval: Duration,
 }
 
 impl Compactor {
@@ -208,9 +186,10 @@ impl Compactor {
         !can_progress || self.tree.l0_run_count() < RUNS_MAX
     }
 
-    /// Interrupts a compaction in progress for a flush that met a full disk. The compaction removes its tables and pauses.
-    /// Returns whether there was one.
-    pub(super) fn give_way(&self) -> bool {
+    /// Interrupts a compaction in progress for a flush that met a full disk. The compaction removes its tables and pauses, and
+    /// the unfinished tables of the flush, with numbers from `first_table` on, are removed as well. Returns whether the flush
+    /// may run again: not if there was no compaction, or if the tree has changed.
+    pub(super) fn give_way(&self, first_table: TableId) -> bool {
         let mut state = self.shared.state.lock();
         let was_busy = state.busy;
         self.stop.0.give_way.store(was_busy, Ordering::Relaxed);
@@ -218,7 +197,8 @@ impl Compactor {
             self.shared.idle.wait(&mut state);
         }
         self.stop.0.give_way.store(false, Ordering::Relaxed);
-        was_busy
+        // Under the lock: the next compaction begins later.
+        was_busy && remove_unfinished(&self.tree, first_table)
     }
 
     /// Returns the free bytes for which compactions wait, if the first level must not grow until then.
@@ -255,11 +235,17 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
+        let directory = self.hooks.directory.clone();
         while self.await_work() {
             // A flush may wait for the end of the compaction, also by a panic.
-            let compacted = catch_unwind(AssertUnwindSafe(|| self.compact()));
-            let panicked = |_| Err(convert(&self.hooks.directory, COMPACT, io::Error::other("it panicked").into()));
-            let compacted = compacted.unwrap_or_else(panicked);
+            let compacted = catch_unwind(AssertUnwindSafe(|| {
+                let _note = PanicNote::new(&directory, COMPACT);
+                self.compact()
+            }));
+            let compacted = compacted.unwrap_or_else(|_| {
+                let panicked = io::Error::other("it panicked; the next start checks the tables for damage");
+                Err(convert(&directory, COMPACT, panicked.into()))
+            });
             let mut state = self.shared.state.lock();
             state.busy = false;
             self.shared.idle.notify_all();
@@ -269,6 +255,8 @@ impl Worker {
                 Err(_) if self.stop.is_set() => return,
                 Err(error) => {
                     tracing::error!(%error, "the engine's tables cannot be compacted");
+                    // Nothing waits for space any longer, and a flusher that does has to meet the error.
+                    state.pause = None;
                     state.failure = Some(error);
                     state.has_failed = true;
                     return;
@@ -280,29 +268,34 @@ impl Worker {
     /// Waits for work, or for the end of a pause. Returns whether there is some: not if the thread is to stop.
     fn await_work(&self) -> bool {
         let mut state = self.shared.state.lock();
-        let pause_end = state.pause.map(|pause| Instant::now() + pause.interval);
-        while !self.stop.is_set() {
-            match pause_end {
-                Some(end) => {
-                    if self.shared.work.wait_until(&mut state, end).timed_out() {
-                        break;
-                    }
+        let began = Instant::now();
+        loop {
+            let pause = state.pause;
+            // Without the lock: the disk may be slow.
+            let wait = pause.map(|pause| {
+                let spare_bytes = MutexGuard::unlocked(&mut state, || (self.hooks.spare_bytes)());
+                pause.remaining(began.elapsed(), spare_bytes)
+            });
+            match wait {
+                _ if self.stop.is_set() => return false,
+                Some(Some(rest)) => {
+                    self.shared.work.wait_for(&mut state, rest);
                 }
-                None if state.due => break,
-                None => self.shared.work.wait(&mut state),
+                None if !state.due => self.shared.work.wait(&mut state),
+                Some(None) | None => break,
             }
         }
         state.due = false;
         state.busy = true;
-        !self.stop.is_set()
+        true
     }
 
     /// Compacts until nothing is left to do, or until a compaction has to wait for space on the disk.
     fn compact(&mut self) -> Result<Option<Pause>, EngineError> {
         while !self.stop.is_set() {
-            let needed_bytes = self.needed_bytes();
-            if !(self.hooks.has_space)(needed_bytes) {
-                return Ok(Some(Pause { needed_bytes, interval: SPACE_INTERVAL }));
+            let (needed_bytes, spare_bytes) = (self.needed_bytes(), (self.hooks.spare_bytes)());
+            if spare_bytes < needed_bytes {
+                return Ok(Some(Pause::for_space(needed_bytes, spare_bytes)));
             }
             if self.stop.gives_way() {
                 return Ok(Some(self.next_pause(needed_bytes)));
@@ -311,11 +304,10 @@ impl Worker {
             match self.compact_once() {
                 Ok(()) => self.refusals = 0,
                 Err(lsm_tree::Error::Io(error))
-                    if self.is_for_lack_of_space(error.kind()) && self.remove_unfinished(first_table) =>
+                    if self.is_for_lack_of_space(error.kind()) && self.undo(first_table) =>
                 {
-                    let pause = self.next_pause(needed_bytes);
-                    tracing::warn!(%error, interval = ?pause.interval, "a compaction of the engine met a full disk, and is tried again");
-                    return Ok(Some(pause));
+                    tracing::warn!(%error, refusals = self.refusals, "a compaction of the engine met a full disk, and is tried again");
+                    return Ok(Some(self.next_pause(needed_bytes)));
                 }
                 Err(error) => {
                     let error = convert(&self.hooks.directory, COMPACT, error);
@@ -338,56 +330,28 @@ impl Worker {
 
     /// Returns the pause after a compaction that found no space.
     fn next_pause(&mut self, needed_bytes: u64) -> Pause {
-        let interval = retry_interval(self.refusals);
+        let pause = Pause::after_refusal(needed_bytes, (self.hooks.spare_bytes)(), self.refusals);
         self.refusals = self.refusals.saturating_add(1);
-        Pause { needed_bytes, interval }
+        pause
+    }
+
+    /// Removes the tables of a failed compaction, with numbers from `first` on. Returns whether the tree is as it was before.
+    fn undo(&self, first: TableId) -> bool {
+        // No other table is written meanwhile.
+        let _writes = self.view.pause_writes();
+        remove_unfinished(&self.tree, first)
     }
 
     fn compact_once(&self) -> lsm_tree::Result<()> {
         let strategy = Leveled::default().with_table_target_size(TABLE_BYTES);
-        let compact = || {
-            let _note = PanicNote::new(&self.hooks.directory, COMPACT);
-            // Readers keep the tables that they began with, so every overwritten row may go.
-            self.tree.compact(Arc::new(strategy), self.seqno.get())?;
-            self.view.refresh();
-            if let Err(error) = release_tables(&self.tree, &self.seqno) {
-                // The compaction is done, and the next change of the tables removes the replaced ones as well.
-                tracing::warn!(%error, "tables that a compaction replaced are not removed yet");
-            }
-            Ok(())
-        };
-        let panicked = |_| Err(io::Error::other("it panicked; the next start checks the tables for damage").into());
-        catch_unwind(AssertUnwindSafe(compact)).unwrap_or_else(panicked)
-    }
-
-    /// Removes the tables of a failed compaction, with numbers from `first` on. The library would leave them until the next
-    /// start, and each attempt would leave more. Returns whether the tree is as it was before the compaction.
-    fn remove_unfinished(&self, first: TableId) -> bool {
-        match self.try_remove_unfinished(first) {
-            Ok(unchanged) => unchanged,
-            Err(error) => {
-                tracing::error!(%error, "tables of a failed compaction cannot be removed");
-                false
-            }
+        // Readers keep the tables that they began with, so every overwritten row may go.
+        self.tree.compact(Arc::new(strategy), self.seqno.get())?;
+        self.view.refresh();
+        if let Err(error) = release_tables(&self.tree, &self.seqno) {
+            // The compaction is done, and the next change of the tables removes the replaced ones as well.
+            tracing::warn!(%error, "tables that a compaction replaced are not removed yet");
         }
-    }
-
-    fn try_remove_unfinished(&self, first: TableId) -> io::Result<bool> {
-        // No other table is written meanwhile.
-        let _writes = self.view.pause_writes();
-        // The list on the disk may name the tables of the compaction.
-        if !is_list_current(&self.tree)? {
-            return Ok(false);
-        }
-        let used: BTreeSet<TableId> = self.tree.current_version().iter_tables().map(Table::id).collect();
-        for entry in fs::read_dir(self.tree.tree_config().path.join(TABLES_FOLDER))? {
-            let entry = entry?;
-            let id = entry.file_name().to_str().and_then(|name| name.parse::<TableId>().ok());
-            if id.is_some_and(|id| id >= first && !used.contains(&id)) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(true)
+        Ok(())
     }
 
     /// Returns an upper bound on the bytes that the next compaction writes, and a usual one below the first level. A merge of
@@ -402,11 +366,6 @@ impl Worker {
     }
 }
 
-/// Returns the time until a refused compaction is tried again, after so many earlier refusals.
-fn retry_interval(refusals: u32) -> Duration {
-    SPACE_INTERVAL * 2_u32.pow(refusals.min(RETRY_DOUBLINGS_MAX))
-}
-
 fn note_pause(state: &mut State, pause: Option<Pause>) {
     match (pause, state.pause) {
         (Some(Pause { needed_bytes, .. }), None) => {
@@ -416,15 +375,4 @@ fn note_pause(state: &mut State, pause: Option<Pause>) {
         _ => {}
     }
     state.pause = pause;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refused_compactions_are_tried_again_within_minutes() {
-        let intervals = [0, 1, 5, 6, 7, u32::MAX].map(|refusals| retry_interval(refusals).as_secs());
-        assert_eq!(intervals, [2, 4, 64, 128, 128, 128]);
-    }
 }

@@ -9,7 +9,7 @@
 //! The tree is in a directory of its own inside the engine's. It is created under another name and renamed, so that a
 //! tree without its list of tables is damage and not an interrupted creation.
 
-use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag, is_list_current, release_tables};
+use super::compactor::{Compactor, CompactorHooks, RUNS_LIMIT, StopFlag};
 use super::damage::{PanicNote, check_damage, note_damage};
 use super::disk_space::{DiskSpace, RESERVE_BYTES, disk_full, free_bytes, is_full};
 use super::list_check::check_list;
@@ -17,6 +17,7 @@ use super::lsm_error::{convert, io};
 use super::open::EngineConfig;
 use super::read_view::ReadView;
 use super::table_check::check_after_panic;
+use super::table_files::release_tables;
 use super::{
     Change, ClearStep, Engine, EngineError, KeyBounds, Page, PageLimit, Row, check_size, is_empty_range, next_in,
 };
@@ -177,7 +178,8 @@ impl LsmEngine {
     /// Runs a flush or a bulk ingest. If it meets a full disk beside a compaction, it runs again without one.
     fn write_tables(&self, mut write: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
         let is_lack = |error: &EngineError| matches!(error, EngineError::Io { source, .. } if is_full(source.kind()));
-        let may_repeat = || self.compactor.give_way() && is_list_current(&self.tree).unwrap_or(false);
+        let first_table = self.tree.next_table_id();
+        let may_repeat = || self.compactor.give_way(first_table);
         match self.view.write_tables(&mut write) {
             Err(error) if is_lack(&error) && may_repeat() => self.view.write_tables(write),
             written => written,
@@ -235,9 +237,8 @@ fn compactor_hooks(directory: &Path) -> CompactorHooks {
     let disk = directory.to_owned();
     CompactorHooks {
         directory: directory.to_owned(),
-        has_space: Box::new(move |bytes| {
-            let needed = FREE_BYTES_MIN + RESERVE_BYTES + bytes;
-            free_bytes(&disk).is_none_or(|free| free >= needed)
+        spare_bytes: Box::new(move || {
+            free_bytes(&disk).map_or(u64::MAX, |free| free.saturating_sub(FREE_BYTES_MIN + RESERVE_BYTES))
         }),
     }
 }

@@ -234,6 +234,25 @@ fn table_on_which_a_read_panics_is_set_aside_at_next_start() {
     assert!(is_set_aside(&directory));
 }
 
+/// The flusher goes on after damage that concerns one replica. A flush concerns the rows of all.
+#[test]
+fn failed_flush_ends_the_engine_and_keeps_its_rows_readable() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let engine = open(EngineKind::Lsm, &directory);
+    let (folder, away) = (directory.join("tree/tables"), directory.join("tree/away"));
+    engine.write(&[put(1, b"\x01flushed", b"1")]).unwrap();
+    std::fs::rename(&folder, &away).unwrap();
+    let failed = engine.sync();
+    assert!(matches!(failed, Err(EngineError::Io { .. })), "{failed:?}");
+    engine.write(&[put(1, b"\x01later", b"2")]).unwrap();
+    assert_eq!(engine.get(space(1), b"\x01flushed").unwrap().unwrap(), "1");
+    assert_eq!(engine.get(space(1), b"\x01later").unwrap().unwrap(), "2");
+    std::fs::rename(&away, &folder).unwrap();
+    drop(engine);
+    assert!(is_set_aside(&directory));
+}
+
 /// A fault of the library must not cost data.
 #[test]
 fn panic_without_damage_keeps_the_engine() {

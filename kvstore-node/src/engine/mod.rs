@@ -9,9 +9,11 @@ mod list_check;
 mod lsm;
 mod lsm_error;
 mod open;
+mod pause;
 mod read_view;
 mod sled;
 mod table_check;
+mod table_files;
 
 #[cfg(test)]
 mod compactor_tests;
