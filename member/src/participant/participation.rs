@@ -337,11 +337,12 @@ impl Participation {
         self.reports.put(Report { partition, placement, epoch, version, fact: Fact::Released });
     }
 
-    /// Gives up a partition for good in this epoch, then reports it.
+    /// Gives up a partition for good in this epoch, then reports it. A participant that stops declines nothing:
+    /// coordinators keep a declined partition away from its name for a while, and the next process has that name.
     fn end(&mut self, partition: PartitionId, why: ReleaseCause) {
         self.set(partition, Stage::Gone);
-        let fact = if why == ReleaseCause::Declined { Fact::Declined } else { Fact::Released };
-        self.report(partition, fact);
+        let declines = why == ReleaseCause::Declined && !self.stopping;
+        self.report(partition, if declines { Fact::Declined } else { Fact::Released });
     }
 
     fn report(&mut self, partition: PartitionId, fact: Fact) {

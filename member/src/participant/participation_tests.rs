@@ -172,6 +172,30 @@ fn failed_acquisition_declines_the_partition() {
     assert_eq!((bed.effects(), bed.facts()), (vec![], vec![(4, Fact::Declined)]));
 }
 
+/// After a rolling restart the next process was kept away from these partitions.
+#[test]
+fn stopping_participant_declines_nothing() {
+    let mut bed = TestBed::with(None, &[host(1, 4), host(2, 5)]);
+    let [Effect::Acquire(first), Effect::Acquire(second)] = bed.effects()[..] else { panic!() };
+    bed.it.acquired(second, true, at(1));
+    assert!(bed.it.drop(id(2), at(1)));
+    assert_eq!(bed.effects(), [Effect::Release(second, ReleaseCause::Declined)]);
+    bed.it.stop(at(2));
+    bed.it.acquired(first, false, at(3));
+    bed.it.released(second, at(3));
+    assert_eq!(bed.effects(), []);
+    assert_eq!(bed.facts(), [(5, Fact::Online), (4, Fact::Released), (5, Fact::Released)]);
+}
+
+#[test]
+fn partition_declined_before_stop_stays_declined() {
+    let mut bed = TestBed::with(None, &[host(1, 4)]);
+    let of = bed.acquiring();
+    bed.it.acquired(of, false, at(1));
+    bed.it.stop(at(2));
+    assert_eq!(bed.facts(), [(4, Fact::Declined)]);
+}
+
 #[test]
 fn expired_lease_loses_all_and_next_one_acquires_again() {
     let mut bed = TestBed::with(None, &[host(1, 4), host(2, 4), host(3, 4)]);

@@ -82,6 +82,7 @@ struct World {
     over: BTreeSet<(PartitionId, Epoch)>,
     /// All reports so far.
     told: BTreeSet<(PlacementId, PartitionId, Epoch, String)>,
+    stopped: bool,
 }
 
 fn id(index: u32) -> PartitionId {
@@ -204,7 +205,10 @@ impl World {
                 self.it.drop(id(*index), now);
                 assert_eq!(self.it.holdings().have(id(*index), now), None);
             }
-            Event::Stops => self.it.stop(now),
+            Event::Stops => {
+                self.stopped = true;
+                self.it.stop(now);
+            }
             Event::Life => self.begin_life(),
             Event::Reported(well) => {
                 for report in self.it.reports(99) {
@@ -266,6 +270,8 @@ impl World {
             let news =
                 self.told.insert((report.placement, report.partition, report.epoch, format!("{:?}", report.fact)));
             assert!(!lost || !news || covered, "{report:?} of what is lost");
+            let declines = news && report.fact == Fact::Declined;
+            assert!(!(declines && self.stopped), "{report:?} by a participant that stops");
         }
     }
 }

@@ -3,7 +3,9 @@
 use archon_types::{Millis, NodeId, PartitionId, TableId};
 use std::collections::BTreeMap;
 
-/// Time for which a participant does not get a partition again that it gave up, in milliseconds.
+/// Time for which a participant does not get a partition again that it declined, in milliseconds. It covers the next
+/// incarnations: a service that fails to load a partition, exits and starts again would get it in a loop. What a
+/// participant gives up because it stops is not declined.
 const AVOIDED_MS: u64 = 10_000;
 /// Maximum number of such records.
 const AVOIDED_MAX: usize = 65_536;
@@ -19,7 +21,7 @@ const BALANCED_MS: u64 = 100;
 /// Recently arrived and departed participants, partitions that they gave up, and balanced tables.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Churn {
-    /// Participants that gave up a partition, with the time before which they should not get it again.
+    /// Participants that declined a partition, with the time before which they should not get it again.
     avoided: BTreeMap<(NodeId, PartitionId), Millis>,
     /// Times of the first and last arrival or departure, while unsettled.
     unsettled: Option<(Millis, Millis)>,
@@ -91,14 +93,14 @@ impl Churn {
         }
     }
 
-    /// Records that a participant gave up a partition that it owned.
+    /// Records that a participant declined a partition that it owned.
     pub(crate) fn avoid(&mut self, participant: NodeId, partition: PartitionId, now: Millis) {
         if self.avoided.len() < AVOIDED_MAX {
             self.avoided.insert((participant, partition), now.plus(AVOIDED_MS));
         }
     }
 
-    /// Returns true if the participant gave this partition up a moment ago.
+    /// Returns true if the participant declined this partition a moment ago.
     pub(crate) fn avoids(&self, participant: NodeId, partition: PartitionId) -> bool {
         self.avoided.contains_key(&(participant, partition))
     }

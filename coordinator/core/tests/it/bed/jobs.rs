@@ -4,6 +4,7 @@ use super::{TestBed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// The lease table of [`TestBed::jobs`].
 pub const JOBS: TableId = TableId::new(2);
@@ -65,6 +66,17 @@ impl Jobs {
 
     pub fn worker(&self, number: u32) -> NodeId {
         self.bed.node(&format!("worker-{number}"))
+    }
+
+    /// Returns the report of the owner of this row that it has given the partition up.
+    pub fn gives_up(&self, row: &Partition, fact: Fact) -> Report {
+        let placement = row.leader.expect("an owner");
+        Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact }
+    }
+
+    /// Registers the next process of this worker.
+    pub fn restart(&mut self, number: u32, boot: u128) {
+        self.bed.join_with(Register { boot: BootId::new(Uuid::from_u128(boot)), ..worker(number) });
     }
 
     /// Returns the number of partitions with changed owners.

@@ -67,12 +67,41 @@ fn dropped_partition_does_not_return_at_once() {
     let mut jobs = Jobs::with_workers(4, 2);
     let row = jobs.rows().next().unwrap().clone();
     let (owner, epoch) = (row.leader_placement().unwrap().node, row.epoch);
-    let drop =
-        Report { partition: row.id, placement: row.leader.unwrap(), epoch, version: row.version, fact: Fact::Declined };
-    jobs.bed.report(owner, &drop).unwrap();
+    jobs.bed.report(owner, &jobs.gives_up(&row, Fact::Declined)).unwrap();
     jobs.bed.pass(2_000, &[]);
     assert_ne!(jobs.owners()[&row.id.index], owner);
     assert!(jobs.bed.state.partition(row.id).unwrap().epoch > epoch);
+}
+
+/// A service that cannot load a partition refuses it, exits and starts again.
+#[test]
+fn declined_partition_avoids_the_next_processes_of_a_name() {
+    for workers in [1, 2] {
+        let mut jobs = Jobs::with_workers(4, workers);
+        let owner = jobs.worker(0);
+        let row =
+            jobs.rows().find(|row| row.leader_placement().is_some_and(|copy| copy.node == owner)).unwrap().clone();
+        jobs.bed.report(owner, &jobs.gives_up(&row, Fact::Declined)).unwrap();
+        for boot in 500..505 {
+            jobs.restart(0, boot);
+            jobs.bed.pass(1_800, &[]);
+            assert_ne!(jobs.owners().get(&row.id.index), Some(&owner), "process {boot} of {workers}");
+        }
+        assert!(jobs.owners().values().any(|other| *other == owner), "it gets others");
+    }
+}
+
+#[test]
+fn released_partition_goes_to_the_next_process_of_a_name() {
+    let mut jobs = Jobs::with_workers(4, 1);
+    let owner = jobs.worker(0);
+    jobs.bed.liveness.note_stopping(owner, jobs.bed.incarnation(owner));
+    for row in jobs.rows().cloned().collect::<Vec<_>>() {
+        jobs.bed.report(owner, &jobs.gives_up(&row, Fact::Released)).unwrap();
+    }
+    jobs.restart(0, 500);
+    jobs.bed.pass(1_800, &[]);
+    assert_eq!(jobs.counts(), [4]);
 }
 
 #[test]
