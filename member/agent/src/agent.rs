@@ -10,6 +10,7 @@ use archon_client::Error;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,6 +138,8 @@ pub(crate) async fn run_session(
     stop: &CancellationToken,
 ) -> Result<SessionEnd, Error> {
     let mut clock = pin!(live.run_clock());
+    let stops = live.participant_stops();
+    let _guard = stops.clone().drop_guard();
     let (mut dropped, mut load) = (BTreeSet::new(), None);
     let participant = loop {
         let mut starting = pin!(shared.participant().start(ServiceCallbacks(Arc::clone(live))));
@@ -189,7 +192,10 @@ pub(crate) async fn run_session(
     let mut stopping = pin!(participant.stop(shared.config.stop_limit));
     let released = loop {
         tokio::select! {
+            biased;
             released = &mut stopping => break released,
+            // The first poll has begun the stop.
+            () = ready(()), if !stops.is_cancelled() => stops.cancel(),
             // A service that dies meanwhile has nothing to release.
             () = &mut clock, if runs => runs = false,
         }

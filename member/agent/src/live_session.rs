@@ -59,6 +59,8 @@ pub(crate) struct LiveSession {
     commands: mpsc::Sender<Command>,
     /// Cancelled by a `stop` of the service, which is not queued: it must not be dropped.
     service_stops: CancellationToken,
+    /// Cancelled once the participant stops, or its run has ended.
+    participant_stops: CancellationToken,
     connections: AtomicU64,
     /// The cluster has registered the participant.
     registered: AtomicBool,
@@ -80,6 +82,7 @@ impl LiveSession {
             deadline_moved: watch::Sender::new(()),
             commands,
             service_stops: CancellationToken::new(),
+            participant_stops: CancellationToken::new(),
             connections: AtomicU64::new(1),
             registered: AtomicBool::new(false),
         };
@@ -169,6 +172,19 @@ impl LiveSession {
     /// Waits until the service stops.
     pub(crate) async fn service_stops(&self) {
         self.service_stops.cancelled().await;
+    }
+
+    /// Returns the token to cancel once the participant stops, or its run has ended.
+    pub(crate) const fn participant_stops(&self) -> &CancellationToken {
+        &self.participant_stops
+    }
+
+    /// Waits for the stop of the participant, if the service stops. A refusal by a stopping participant is a release, and
+    /// keeps no partition away from the next process.
+    async fn await_stop(&self) {
+        if self.service_stops.is_cancelled() {
+            self.participant_stops.cancelled().await;
+        }
     }
 
     /// Accepts silence for this time until the first heartbeat.
@@ -358,14 +374,14 @@ impl Callbacks for ServiceCallbacks {
             state.grants.insert(grant.partition(), grant.clone());
             Some(sequence)
         });
-        if sequence.is_none() {
-            return Err("no service is connected, or it stops".into());
+        let outcome = match sequence {
+            Some(_) => answer.await.unwrap_or_else(|_| Err("the session with the service has ended".to_owned())),
+            None => Err("no service is connected, or it stops".to_owned()),
+        };
+        if outcome.is_err() {
+            self.0.await_stop().await;
         }
-        match answer.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(reason)) => Err(reason.into()),
-            Err(_) => Err("the session with the service has ended".into()),
-        }
+        outcome.map_err(AcquireError::from)
     }
 
     async fn release(&self, grant: Grant, why: ReleaseCause) {

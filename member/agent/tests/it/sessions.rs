@@ -96,6 +96,21 @@ async fn refused_and_dropped_partitions_are_declined() {
     world.end();
 }
 
+/// The next process of the service was kept away from the partition.
+#[tokio::test(flavor = "multi_thread")]
+async fn refusal_by_stopping_service_is_a_release() {
+    let world = World::start_with(LONG, Some(PATIENT)).await;
+    let mut service = world.connect().await;
+    let epoch = world.grant(3);
+    service.next_acquire().await;
+    let refused = json!({"answer": "refused", "sequence": 1, "partition": 3, "epoch": epoch.get()});
+    let taken = service.post("/v1/answers", &json!([{"answer": "stop"}, refused])).await;
+    assert_eq!(taken, (200, json!({"refused": []})));
+    world.released(3, epoch).await;
+    world.left().await;
+    world.end();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_service_loses_its_partitions() {
     let world = World::start(SHORT).await;
