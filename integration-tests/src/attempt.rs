@@ -1,12 +1,10 @@
 //! Follows one split or merge from begin to end by its events: events are committed, whereas partition lists can be out
 //! of date.
 
-use archon_client::{Admin, Error, ErrorKind, Event, EventCode, Subject};
+use archon_client::{Admin, Error, Event, EventCode, Subject};
 
 /// Number of latest events to search.
 const EVENTS: u32 = 1_000;
-/// Attempts to cancel while the partition changes.
-const TRIES_MAX: usize = 10;
 
 /// Kind of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,19 +81,11 @@ impl Attempt {
     /// # Errors
     /// If it has ended already, or no coordinator answers.
     pub async fn cancel(&self) -> Result<(), Error> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let cancelled = match self.reshape {
-                Reshape::Split => self.admin.cancel_split(&self.table, self.left).await.map(drop),
-                Reshape::Merge => self.admin.cancel_merge(&self.table, self.left).await.map(drop),
-            };
-            match cancelled {
-                // A replica was added or dropped at the same moment.
-                Err(error) if error.kind() == ErrorKind::StaleVersion && tries < TRIES_MAX => {}
-                cancelled => return cancelled,
-            }
+        match self.reshape {
+            Reshape::Split => drop(self.admin.cancel_split(&self.table, self.left).await?),
+            Reshape::Merge => drop(self.admin.cancel_merge(&self.table, self.left).await?),
         }
+        Ok(())
     }
 
     /// Returns the events of the attempt so far, its begin first. Empty if they are too old to be kept.

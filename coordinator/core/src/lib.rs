@@ -73,12 +73,12 @@ pub use mutant::DisabledRule;
 pub use mutant::Mutant;
 pub use operator::obstacle::{Obstacle, refusal};
 pub use operator::{
-    AccessChange, Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration,
-    QuorumRefusal, RefusedCertificates, RemovalPlan, SettleRefusal, SplitPlan, check_access, check_alter_node,
-    check_alter_table, check_cancel_merge, check_cancel_quorum_change, check_cancel_split, check_configure,
-    check_drain, check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for, check_order,
-    check_quorum_change, check_remove, check_settle, check_split, check_splittable, check_take_over, check_withdrawal,
-    still_led,
+    AccessChange, Attempt, Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan,
+    NodeAlteration, QuorumRefusal, RefusedCertificates, RemovalPlan, SettleRefusal, SplitPlan, check_access,
+    check_alter_node, check_alter_table, check_cancel_merge, check_cancel_quorum_change, check_cancel_split,
+    check_configure, check_drain, check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for,
+    check_order, check_quorum_change, check_remove, check_settle, check_split, check_splittable, check_take_over,
+    check_withdrawal, still_led,
 };
 pub use placement::migrate::{Phase, phase};
 pub use placement::plan::moves::{Move, MoveReason, Subject, UnmetGoal, UnmetReason};

@@ -4,11 +4,12 @@ use crate::clock::boot_now;
 use crate::leader::session::Session;
 use crate::service::call::{Call, Stage};
 use crate::service::documents::LONG_REQUESTS_MAX;
-use crate::service::{Context, answered_before, check_named, only};
-use archon_coordinator_core::{ClusterState, Command, LeaderView, Liveness, Response as Answer};
+use crate::service::{Context, check_named, only};
+use archon_coordinator_core::{Attempt, ClusterState, Command, LeaderView, Liveness, Response as Answer};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// Maximum number of nodes, tables or partitions named in a text or an answer.
 pub(crate) const NAMED_MAX: usize = 20;
@@ -72,11 +73,11 @@ impl Admins {
     }
 
     /// Commits one command, once per request id. `decide` gets the state, and the leader's view of leases, only if the
-    /// request is new.
+    /// request is new; it decides again if the rows changed before the commit ([`Attempt`]).
     pub(super) async fn commit(
         &self,
         call: &Call<'_>,
-        decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Command>,
+        mut decide: impl FnMut(&ClusterState, &Liveness) -> Result<Command>,
     ) -> Result<(Arc<Session>, Answer)> {
         let decide = |state: &ClusterState, liveness: &Liveness| decide(state, liveness).map(Ok);
         let changed: Result<_, std::convert::Infallible> = self.commit_unless(call, decide).await?;
@@ -88,30 +89,40 @@ impl Admins {
     pub(super) async fn commit_unless<T>(
         &self,
         call: &Call<'_>,
-        decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Result<Command, T>>,
+        mut decide: impl FnMut(&ClusterState, &Liveness) -> Result<Result<Command, T>>,
     ) -> Result<Result<(Arc<Session>, Answer), T>> {
+        let deadline = Instant::now() + call.within;
         let session = self.context.confirmed(call.within).await?;
-        call.reaches(Stage::Judged);
-        let decided = {
-            let term = session.term().lock();
-            session.quorum().replicated().read(|state| {
-                check_named(call.cluster(), state)?;
-                match answered_before(state, call.request()) {
-                    Some(responses) => Ok(Err(responses)),
-                    None => decide(state, term.liveness()).map(Ok),
+        let responses = loop {
+            call.reaches(Stage::Judged);
+            let decided = {
+                let term = session.term().lock();
+                session.quorum().replicated().read(|state| {
+                    check_named(call.cluster(), state)?;
+                    match Attempt::next(state, call.request()) {
+                        Ok(attempt) => Ok(match decide(state, term.liveness())? {
+                            Ok(command) => attempt.id_for(&command).map(|id| Ok((id, command))),
+                            Err(as_it_is) => Ok(Err(as_it_is)),
+                        }),
+                        Err(responses) => Ok::<_, ErrorDetail>(Err(responses)),
+                    }
+                })?
+            };
+            match decided {
+                Ok(Ok((id, command))) => {
+                    call.reaches(Stage::Proposed);
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let responses = session.propose(Some(id), call.who(), vec![command], left).await?;
+                    if !Attempt::is_overtaken(&responses) {
+                        break responses;
+                    }
                 }
-            })?
-        };
-        let responses = match decided {
-            Ok(Ok(command)) => {
-                call.reaches(Stage::Proposed);
-                session.propose(Some(call.request()), call.who(), vec![command], call.within).await?
+                Ok(Err(as_it_is)) => {
+                    call.reaches(Stage::Idle);
+                    return Ok(Err(as_it_is));
+                }
+                Err(before) => break before,
             }
-            Ok(Err(as_it_is)) => {
-                call.reaches(Stage::Idle);
-                return Ok(Err(as_it_is));
-            }
-            Err(before) => before,
         };
         let answer = only(responses);
         call.reaches(if answer.is_ok() { Stage::Done } else { Stage::Judged });

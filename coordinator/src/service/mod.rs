@@ -25,7 +25,7 @@ use archon_proto::convert::ids::{check_cluster, check_cluster_if_named};
 use archon_proto::v1;
 use archon_security::connection_limit::ConnectionLimit;
 use archon_security::{Caller, Role, Transport};
-use archon_types::{ErrorDetail, ErrorKind, NodeId, RequestId};
+use archon_types::{ErrorDetail, ErrorKind, NodeId};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -158,11 +158,6 @@ pub(crate) const fn role_of(participant: bool) -> Role {
 /// Returns an error as a gRPC status.
 pub(crate) fn refuse(error: impl Into<ErrorDetail>) -> Status {
     status_of(&error.into())
-}
-
-/// Returns the earlier answer to a repeated request: it must not be judged by the state that it made itself.
-pub(crate) fn answered_before(state: &ClusterState, request: RequestId) -> Option<Vec<Response>> {
-    state.answers.iter().rev().find(|kept| kept.request == request).map(|kept| kept.responses.clone())
 }
 
 /// Returns the only answer of a batch of one command.

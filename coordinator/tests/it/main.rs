@@ -14,6 +14,7 @@ mod nodes;
 mod participants;
 mod pieces;
 mod reports;
+mod splits;
 mod strangers;
 mod tables;
 mod voters;

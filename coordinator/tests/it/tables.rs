@@ -3,8 +3,7 @@
 use crate::common::{self, FakeNode, Quorum, ask, ask_as, hashed, kind, request_id, status};
 use crate::{SOON, settings, settle};
 use archon_documents::{
-    ApplyPlan, CancelRebalance, CheckTable, CreateTable, DescribeTable, DropTable, PartitionName, PlanRebalance,
-    ShowRebalance, SplitPartition,
+    ApplyPlan, CancelRebalance, CheckTable, CreateTable, DescribeTable, DropTable, PlanRebalance, ShowRebalance,
 };
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
@@ -216,64 +215,6 @@ async fn drop_is_pushed_until_copies_are_deleted() {
     assert!(answer.outcomes.iter().all(|outcome| outcome.error.is_none()), "{answer:?}");
     assert_eq!(status(&leader).await.unwrap().copies_condemned, 0);
     assert_eq!(node.heartbeat(&leader).await.unwrap().withdrawn, []);
-    quorum.stop_all().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn simultaneous_split_reports_need_no_repetition() {
-    let quorum = Quorum::start(3, settings(3, 1)).await;
-    let leader = quorum.leader_address().await;
-    let mut nodes = Vec::new();
-    for name in ["athens", "byzantium", "cyrene"] {
-        let mut node = FakeNode::new(name).await;
-        node.register(&leader).await.unwrap();
-        nodes.push(node);
-    }
-    settle(&quorum, &mut nodes, 1).await;
-    let ranges = Partitioning::Range { split_at: Vec::new(), limits: RangeLimits::NONE };
-    ask(&leader, &CreateTable::new("grows", ranges, 3, TableContent::Data)).await.unwrap();
-    settle(&quorum, &mut nodes, 2).await;
-    let (partition, at) = (PartitionName::new("grows", 0), Some(KeyText(bytes::Bytes::from_static(b"m"))));
-    ask(&leader, &SplitPartition { partition, at, cancel: false, dry_run: false }).await.unwrap();
-    // A host of the split partition, and the replica that it forms.
-    let forms = |node: &FakeNode| {
-        node.duties().into_iter().find_map(|duty| match duty.duty? {
-            v1::duty::Duty::Host(host) => {
-                let (row, own) = (host.partition?, node.sender()?.id);
-                let split = row.split?;
-                let copy = split.copies.iter().find(|copy| copy.node == own)?.id;
-                let fact = v1::FactMirroring { attempt: split.attempt, copy };
-                Some(v1::ReplicaReport {
-                    partition: row.id,
-                    placement: host.placement,
-                    epoch: row.epoch,
-                    version: row.version,
-                    fact: Some(v1::replica_report::Fact::Mirroring(fact)),
-                })
-            }
-            _ => None,
-        })
-    };
-    let reports = wait_for_async("all nodes to be told of the split", SOON, || async {
-        nodes
-            .iter()
-            .map(|node| forms(node).ok_or_else(|| format!("{:?}", node.duties())))
-            .collect::<Result<Vec<_>, _>>()
-    })
-    .await;
-    let said = nodes.iter().zip(reports).map(|(node, report)| {
-        let request = v1::ReportRequest {
-            cluster: node.cluster.clone(),
-            sender: node.sender(),
-            reports: vec![report],
-            ..v1::ReportRequest::default()
-        };
-        let mut client = SessionClient::new(common::channel(&leader));
-        async move { client.report(request).await.unwrap().into_inner().outcomes }
-    });
-    for outcomes in futures::future::join_all(said).await {
-        assert!(outcomes.iter().all(|outcome| outcome.error.is_none()), "{outcomes:?}");
-    }
     quorum.stop_all().await;
 }
 

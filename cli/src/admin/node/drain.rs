@@ -9,12 +9,9 @@ use crate::args::DrainArgs;
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use archon_client::{Admin, DrainCheck, ErrorKind, NodeCheck, NodeGoal};
+use archon_client::{Admin, DrainCheck, NodeCheck, NodeGoal};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
-
-/// Maximum number of attempts of a drain whose preconditions changed between check and start.
-const ATTEMPTS_MAX: usize = 5;
 
 /// Empties nodes, and waits for it if requested. All of several are checked before any starts, and start before any is
 /// waited for, so that the replicas of none go to another one of them. Each may be drained alone, and not all together:
@@ -51,20 +48,12 @@ async fn begin_drain(
     admin: &Admin,
     output: &Output,
 ) -> Result<(Node, DrainCheck), Failure> {
-    let mut attempt = 1;
-    let (node, drain) = loop {
-        let found = check(name, admin).await?;
-        let name = &found.node.name;
-        judge(&found, args, refused_for)?;
-        if args.dry_run || found.node.goal == NodeGoal::Drain {
-            break (found.node, found.drain);
-        }
-        match admin.set_node(name, NodeGoal::Drain).await {
-            Ok(()) => break (found.node, found.drain),
-            Err(error) if error.kind() == ErrorKind::StaleVersion && attempt < ATTEMPTS_MAX => attempt += 1,
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let found = check(name, admin).await?;
+    judge(&found, args, refused_for)?;
+    let NodeCheck { node, drain, .. } = found;
+    if !args.dry_run && node.goal != NodeGoal::Drain {
+        admin.set_node(&node.name, NodeGoal::Drain).await?;
+    }
     if !output.is_json() {
         output.line(drain_text(&node, &drain, args.dry_run))?;
         if !args.dry_run {

@@ -3,6 +3,7 @@
 
 mod access;
 mod alter;
+mod attempts;
 pub(crate) mod cancel;
 mod configure;
 pub(crate) mod countdowns;
@@ -21,6 +22,7 @@ pub use crate::ranges::split_checks::{SplitPlan, check_cancel_split, check_split
 pub(crate) use access::check_weight_max;
 pub use access::{AccessChange, RefusedCertificates, check_access, check_withdrawal};
 pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
+pub use attempts::Attempt;
 pub use configure::{Configuration, ConfigureError, check_configure};
 pub use force::{ForcedElection, check_force_leader};
 pub use maintain::still_led;

@@ -53,7 +53,7 @@ impl Admins {
 
     /// Starts to apply a plan.
     pub(in crate::service) async fn apply(&self, asked: ApplyPlan, call: &Call<'_>) -> Result<PlanApplied> {
-        let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, asked.plan));
+        let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, &asked.plan));
         match self.commit(call, decide).await?.1 {
             Answer::PlanStarted { count, .. } => Ok(PlanApplied { moves_started: count }),
             other => Err(unexpected(&other)),

@@ -5,9 +5,9 @@ use crate::raft::{Proposal, Standby};
 use crate::service::admins::{Admins, Result};
 use crate::service::call::{Call, Stage};
 use crate::service::documents::answers;
-use crate::service::{answered_before, check_named, only};
+use crate::service::{check_named, only};
 use archon_coordinator_core::{
-    ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
+    Attempt, ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
     check_coordinator_speaks, check_join, check_quorum_change, check_settle, check_take_over, doubts,
 };
 use archon_documents::{
@@ -144,7 +144,8 @@ impl Admins {
         call.reaches(Stage::Judged);
         let (decided, protocol) = quorum.replicated().read(|state| {
             check_named(call.cluster(), state)?;
-            if answered_before(state, call.request()).is_some() {
+            // A repeated request must not be judged by the state that it made itself.
+            if Attempt::next(state, call.request()).is_err() {
                 return Ok((None, state.protocol));
             }
             let decided = check_take_over(state, former_works, accept_loss);

@@ -113,8 +113,8 @@ const fn unmet_code(reason: UnmetReason) -> UnmetCode {
 
 /// Returns the command that applies a plan of a request. A move without a replica at its source keeps placement zero,
 /// which applying refuses after it compared the plan's version.
-pub(crate) fn plan_to_command(state: &ClusterState, plan: Plan) -> Command {
-    let moves = plan.moves.into_iter().map(|planned| {
+pub(crate) fn plan_to_command(state: &ClusterState, plan: &Plan) -> Command {
+    let moves = plan.moves.iter().map(|planned| {
         let row = state.partition(planned.partition_id());
         let source = row.and_then(|row| row.placement_on(planned.from_id));
         PlannedMove {
@@ -124,7 +124,7 @@ pub(crate) fn plan_to_command(state: &ClusterState, plan: Plan) -> Command {
             placement: source.map_or(PlacementId::ZERO, |source| source.id),
             from: planned.from_id,
             to: planned.to_id,
-            reason: planned.message,
+            reason: planned.message.clone(),
             bytes: planned.bytes_total,
         }
     });

@@ -54,7 +54,7 @@ impl Admins {
             if holds == TableContent::Data {
                 check_nodes_for(state, &name, replication)?;
             }
-            Ok(Command::CreateTable { name, partitioning, replication, holds })
+            Ok(Command::CreateTable { name: name.clone(), partitioning: partitioning.clone(), replication, holds })
         };
         match self.commit(call, decide).await? {
             (session, Answer::TableCreated { table }) => session.quorum().replicated().read(|state| {

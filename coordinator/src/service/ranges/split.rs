@@ -30,9 +30,9 @@ impl Admins {
         let mut judged = None;
         let decide = |state: &ClusterState, _: &Liveness| {
             let partition = partition_of(state, &name)?;
-            let (command, answer) = match at {
+            let (command, answer) = match &at {
                 Some(at) => {
-                    let at = match at? {
+                    let at = match at.clone()? {
                         Middle::At(key) => key,
                         Middle::Searching => return Ok(Err(SplitAnswer { split: None })),
                         Middle::Indivisible => return Err(indivisible(&name)),

@@ -1,5 +1,6 @@
 //! Orders and settings of operators.
 
+mod attempts;
 mod configure;
 mod controls;
 mod operate;
