@@ -1,9 +1,9 @@
 //! Watches of a table's owners, as documents for callers in other processes.
 
-use super::routes::{Owner, RouteChanges, Routes};
+use super::routes::{Owner, RouteChanges, Routes, all_known, known_changes};
 use crate::error::Error;
 use archon_documents::{OwnerAddress, PartitionOwner, TableOwners, Whereabouts};
-use archon_types::Version;
+use archon_types::{GenerationKey, Version};
 use std::fmt;
 use std::str::FromStr;
 
@@ -13,21 +13,24 @@ pub struct OwnersWatch {
     routes: Routes,
     /// Version of the newest change that was read.
     seen: Version,
+    /// Key of the history of that version: versions of two histories do not compare.
+    history: GenerationKey,
     /// [`Self::next`] has read once.
     is_open: bool,
 }
 
 impl OwnersWatch {
     pub(super) const fn new(routes: Routes) -> Self {
-        Self { routes, seen: Version::ZERO, is_open: false }
+        Self { routes, seen: Version::ZERO, history: GenerationKey::NIL, is_open: false }
     }
 
     /// Continues after this position, which another watch of the cluster may have read. Without effect for one of
-    /// another table, or of another history of the cluster: the next read then lists all partitions.
+    /// another table, or of a version that has not arrived here: the next read then lists all partitions. A position
+    /// from before a recovery of the coordinators may belong to a history that was abandoned.
     pub fn resume(&mut self, position: OwnersPosition) {
-        let present = self.routes.changes_since(Version::new(u64::MAX));
-        if position.table_id == present.table.get() && position.version <= present.version.get() {
-            self.seen = Version::new(position.version);
+        let (table, history) = self.routes.cached();
+        if position.table_id == table.table().id.get() && position.version <= table.version().get() {
+            (self.seen, self.history) = (Version::new(position.version), history);
         }
     }
 
@@ -36,8 +39,9 @@ impl OwnersWatch {
     /// # Errors
     /// As [`Routes::all_known`].
     pub fn read_all(&mut self) -> Result<TableOwners, Error> {
-        let changes = self.routes.all_known()?;
-        self.seen = Version::ZERO;
+        let (table, history) = self.routes.cached();
+        let changes = all_known(&table)?;
+        (self.seen, self.history) = (Version::ZERO, history);
         Ok(self.document_of(changes))
     }
 
@@ -69,13 +73,12 @@ impl OwnersWatch {
     }
 
     fn document(&mut self) -> TableOwners {
-        let mut changes = self.routes.changes_since(self.seen);
-        if changes.version < self.seen {
-            // Another history of the cluster, with versions of its own: earlier owners are void.
-            self.seen = Version::ZERO;
-            changes = self.routes.changes_since(self.seen);
+        let (table, history) = self.routes.cached();
+        if history != self.history {
+            // Earlier owners are void. The versions of this history may be above those that were read, and its rows below.
+            (self.seen, self.history) = (Version::ZERO, history);
         }
-        self.document_of(changes)
+        self.document_of(known_changes(&table, self.seen))
     }
 
     /// Returns the document of changes since the last read.

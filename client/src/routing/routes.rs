@@ -6,8 +6,8 @@ use crate::routing::owners::OwnersWatch;
 use crate::routing::table::TableCache;
 use crate::state::ClientState;
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, TableContent,
-    TableId, Version,
+    Epoch, ErrorDetail, ErrorKind, GenerationKey, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable,
+    TableContent, TableId, Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,11 +105,10 @@ impl Routes {
 
     /// Returns the owners that may have changed after this version, all for [`Version::ZERO`]. Several changes of a
     /// partition are one, so a caller that is slow needs no queue. A partition with an unknown owner is left out, and is
-    /// a change once its row and the row of its owner have arrived.
+    /// a change once its row and the row of its owner have arrived. Versions from before a recovery of the coordinators
+    /// may not compare with later ones; [`Self::watch`] handles that.
     pub fn changes_since(&self, version: Version) -> RouteChanges {
-        let table = self.table.load();
-        let owners = changes_in(&table, version).filter_map(|(index, owner)| Some((index, owner.ok()?))).collect();
-        RouteChanges { table: table.table().id, version: table.version(), owners }
+        known_changes(&self.table.load(), version)
     }
 
     /// Returns the owners of all partitions, as changes since [`Version::ZERO`].
@@ -117,10 +116,7 @@ impl Routes {
     /// # Errors
     /// `Unavailable` while the owner of a partition is unknown.
     pub fn all_known(&self) -> Result<RouteChanges, Error> {
-        let table = self.table.load();
-        let owners = changes_in(&table, Version::ZERO).map(|(index, owner)| Ok((index, owner?)));
-        let owners = owners.collect::<Result<_, ErrorDetail>>()?;
-        Ok(RouteChanges { table: table.table().id, version: table.version(), owners })
+        Ok(all_known(&self.table.load())?)
     }
 
     /// Returns whether the owners are participants, not nodes with rows. Every certificate of the cluster may read
@@ -132,6 +128,11 @@ impl Routes {
     /// Starts a watch that names the owners to other processes.
     pub fn watch(&self) -> OwnersWatch {
         OwnersWatch::new(self.clone())
+    }
+
+    /// Returns the cached rows, with the key of the history in which their versions compare.
+    pub(super) fn cached(&self) -> (Arc<PartitionTable>, GenerationKey) {
+        self.table.load_with_key()
     }
 
     pub(super) fn table_name(&self) -> String {
@@ -217,6 +218,25 @@ fn with_advice(error: Error, table: &str) -> Error {
     }
 }
 
+/// Returns the known owners that may have changed after this version.
+pub(super) fn known_changes(table: &PartitionTable, version: Version) -> RouteChanges {
+    let owners = changes_in(table, version).filter_map(|(index, owner)| Some((index, owner.ok()?))).collect();
+    RouteChanges { table: table.table().id, version: table.version(), owners }
+}
+
+/// Returns all owners.
+///
+/// # Errors
+/// `Unavailable` while the owner of a partition is unknown.
+pub(super) fn all_known(table: &PartitionTable) -> Result<RouteChanges, ErrorDetail> {
+    let owners = changes_in(table, Version::ZERO).map(|(index, owner)| Ok((index, owner?)));
+    Ok(RouteChanges {
+        table: table.table().id,
+        version: table.version(),
+        owners: owners.collect::<Result<_, ErrorDetail>>()?,
+    })
+}
+
 /// Yields the numbers of the partitions that may have changed after this version, with their owners.
 fn changes_in(
     table: &PartitionTable,
@@ -229,6 +249,9 @@ fn changes_in(
             let owner = if table.table().keys.is_range() { Ok(None) } else { Err(unknown(table, index)) };
             return (version == Version::ZERO || table.version() > version).then_some((index, owner));
         };
+        // Within a history no row arrives late with a lower version. A change gives its row the index of its log entry. A
+        // server sends with a version every row up to it, of partitions and members. The cache takes that as a whole, and
+        // only if it has everything before. Rows above the version may come along early, and are listed again.
         // The owner may have registered again, with another address.
         let member = row.leader_placement().and_then(|placement| table.node(placement.node));
         let is_new = row.version > version || member.is_some_and(|member| member.version > version);

@@ -110,6 +110,12 @@ impl TableCache {
         self.current.load()
     }
 
+    /// Returns the cached table with the key of its generation, as of one moment.
+    pub(crate) fn load_with_key(&self) -> (Arc<PartitionTable>, GenerationKey) {
+        let key = self.generation_key.lock();
+        (self.current.load_full(), *key)
+    }
+
     /// Returns a receiver of the changes of the cached version.
     pub(crate) fn changes(&self) -> watch::Receiver<Version> {
         self.changed.subscribe()

@@ -2,6 +2,7 @@
 
 use crate::support::{Behaviour, FakeCluster};
 use archon_client::Client;
+use archon_documents::TableOwners;
 use archon_testkit::wait_for_state;
 use archon_types::{GenerationKey, NUMBERS_PER_GENERATION, Version};
 use std::sync::atomic::Ordering;
@@ -56,6 +57,25 @@ async fn client_of_abandoned_generation_adopts_the_valid_one() {
     // The node of the other generation still sends its table.
     asked_for_news(&cluster, &client, 0).await;
     assert_eq!(client.table_version(), Version::new(CONTINUED));
+    client.close().await;
+}
+
+/// The watch compared versions of two histories: it missed rows that are older than those it had read.
+#[tokio::test]
+async fn watch_lists_all_owners_of_another_generation() {
+    let (cluster, client) = start().await;
+    let mut watch = client.routes("default").await.unwrap().watch();
+    let owner = |read: &TableOwners| read.partitions[0].owner.as_ref().map(|owner| owner.participant.clone());
+    let read = watch.read_changes().unwrap();
+    assert_eq!((read.complete, owner(&read).as_deref()), (true, Some("node-1")));
+    live_in_another(&cluster, 1, GIVEN_UP + 50);
+    cluster.nodes[1].state.table.send_modify(|table| table.partitions[0].version = Version::new(CONTINUED));
+    cluster.nodes[0].state.set(Behaviour::Redirect(None));
+    client.put("k", "2").await.unwrap();
+    assert_eq!(client.table_version(), Version::new(GIVEN_UP + 50));
+    let read = watch.read_changes().expect("other owners");
+    assert_eq!((read.complete, owner(&read).as_deref()), (true, Some("node-2")));
+    assert_eq!(watch.read_changes(), None);
     client.close().await;
 }
 
