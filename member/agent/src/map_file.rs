@@ -2,8 +2,10 @@
 
 mod envoy;
 mod haproxy;
+mod known_owners;
 mod rendered_map;
 
+use self::known_owners::KnownOwners;
 use self::rendered_map::RenderedMap;
 use crate::protocol::TableOwners;
 use crate::routes::Routes;
@@ -63,41 +65,55 @@ pub(crate) async fn keep(routes: &Routes, file: &MapFile) {
     loop {
         match follow(routes, file, &mut warned).await {
             Ok(()) => tracing::warn!(table = file.table, "the table was dropped; its map is not updated"),
-            Err(why) if warned => tracing::debug!(path = %file.path.display(), why, "the map is not written"),
-            Err(why) => {
-                tracing::warn!(path = %file.path.display(), why, "the map is not written; trying again");
-                warned = true;
-            }
+            Err(why) => warn(file, &why, &mut warned),
         }
         sleep(RETRY_EVERY).await;
+    }
+}
+
+/// Logs why the file is not written, once as a warning.
+fn warn(file: &MapFile, why: &str, warned: &mut bool) {
+    match std::mem::replace(warned, true) {
+        true => tracing::debug!(path = %file.path.display(), why, "the map is not written"),
+        false => tracing::warn!(path = %file.path.display(), why, "the map is not written; trying again"),
     }
 }
 
 /// Writes the file after each change, until the table is dropped.
 async fn follow(routes: &Routes, file: &MapFile, warned: &mut bool) -> Result<(), String> {
     let mut watch = routes.watch(&file.table).await.map_err(|error| error.message)?;
+    let mut known = KnownOwners::default();
     loop {
-        // The former file stays until all owners are known.
-        let owners = watch.read_all().map_err(|error| error.to_string())?;
-        let RenderedMap { text, skipped } = file.format.render(&owners);
-        // Heartbeats of the service do not wait for the disk.
-        let path = file.path.clone();
-        let written =
-            spawn_blocking(move || write(&path, &text)).await.unwrap_or_else(|end| Err(io::Error::other(end)));
-        written.map_err(|error| format!("{}: {error}", file.path.display()))?;
-        *warned = false;
-        for address in skipped {
-            tracing::warn!(
-                table = file.table,
-                address,
-                "the map leaves this address out: proxies resolve no names in it; give --address as IP:PORT"
-            );
+        match known.read(&mut watch) {
+            Ok(Some(owners)) => {
+                update(file, owners).await?;
+                *warned = false;
+                sleep(PAUSE).await;
+            }
+            Ok(None) => {}
+            Err(error) => warn(file, &error.to_string(), warned),
         }
-        sleep(PAUSE).await;
         if !watch.changed().await {
             return Ok(());
         }
     }
+}
+
+/// Writes the file with these owners.
+async fn update(file: &MapFile, owners: &TableOwners) -> Result<(), String> {
+    let RenderedMap { text, skipped } = file.format.render(owners);
+    // Heartbeats of the service do not wait for the disk.
+    let path = file.path.clone();
+    let written = spawn_blocking(move || write(&path, &text)).await.unwrap_or_else(|end| Err(io::Error::other(end)));
+    written.map_err(|error| format!("{}: {error}", file.path.display()))?;
+    for address in skipped {
+        tracing::warn!(
+            table = file.table,
+            address,
+            "the map leaves this address out: proxies resolve no names in it; give --address as IP:PORT"
+        );
+    }
+    Ok(())
 }
 
 /// Replaces a file by renaming: a reader finds the former or the new content as a whole, and Envoy takes the rename for
