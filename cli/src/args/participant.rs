@@ -84,7 +84,8 @@ impl ParticipantArgs {
     /// Returns the files with owners.
     ///
     /// # Errors
-    /// A file names no table, and there are several, or a table that the service does not serve; two have one path.
+    /// A file names no table, and there are several, or a table that the service does not serve; two have one path; a
+    /// directory does not exist.
     pub(crate) fn map_files(&self) -> Result<Vec<MapFile>, Failure> {
         let mut files: Vec<MapFile> = Vec::new();
         for MapArg { table, path, format } in &self.maps {
@@ -104,6 +105,12 @@ impl ParticipantArgs {
             if files.iter().any(|file| file.path == *path) {
                 let message = format!("--write-map names the file {shown} twice");
                 return Err(Failure::usage(message, "give each table a file of its own"));
+            }
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+                let directory = directory.display();
+                let message = format!("--write-map names the file {shown}, but {directory} is no directory");
+                return Err(Failure::usage(message, format!("create it: mkdir -p {directory}")));
             }
             files.push(MapFile { table: table.clone(), path: path.clone(), format: *format });
         }

@@ -45,7 +45,7 @@ pub async fn run_program(config: AgentConfig, program: &[OsString], stop: Cancel
     // In a process group of its own: Ctrl-C is for the agent, which lets the program release its partitions.
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
     let start_limit = shared.config.start_limit;
-    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let mut child = command.spawn().map_err(|error| failed(format!("it does not start: {error}")))?;
     let mut group = ProcessGroup::of(&child);
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(failed("it has no standard input and output".to_owned()));
@@ -87,10 +87,17 @@ pub async fn run_program(config: AgentConfig, program: &[OsString], stop: Cancel
     };
     reading.abort();
     writing.abort();
-    let was_silent = outcome? == SessionEnd::ServiceGone && !exited_first;
+    let is_gone = outcome? == SessionEnd::ServiceGone;
+    let was_silent = is_gone && !exited_first;
     match status {
         _ if was_silent && !live.is_heard() => {
             Err(failed(format!("it sent no heartbeat within {start_limit:?} of its start")))
+        }
+        // Most often it is a program that does not know the agent.
+        Some(status) if status.success() && is_gone && !live.is_heard() => {
+            let why = "it ended without a heartbeat; it must exchange JSON lines with the agent over its standard input and \
+                       output (docs/reference/agent.md)";
+            Err(failed(why.to_owned()))
         }
         // A service manager starts it again.
         Some(status) if status.success() && was_silent => {

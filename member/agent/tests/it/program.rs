@@ -210,11 +210,20 @@ async fn bad_lines_are_refused_one_by_one() {
     world.running.abort();
 }
 
+/// The agent succeeded, as if the service had stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn program_without_the_protocol_is_a_failure() {
+    let coordinator = FakeCoordinator::start().await.unwrap();
+    let ended = run_program(config(&coordinator), &["true".into()], CancellationToken::new()).await;
+    let error = ended.unwrap_err().to_string();
+    assert!(error.contains("the program true: it ended without a heartbeat; it must exchange JSON lines"), "{error}");
+}
+
 #[tokio::test]
 async fn absent_program_is_named() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let config = AgentConfig { service_lease: LONG, ..config(&coordinator) };
     let ran = run_program(config, &["/nosuch/program".into()], CancellationToken::new()).await;
     let error = ran.unwrap_err().to_string();
-    assert!(error.starts_with("the program /nosuch/program: "), "{error}");
+    assert!(error.starts_with("the program /nosuch/program: it does not start: "), "{error}");
 }
