@@ -1,4 +1,4 @@
-//! Splits whose replicas change at the same moment as a request.
+//! Splits with replicas that change at the same moment as a request.
 
 use crate::common::{self, FakeNode, Quorum, ask};
 use crate::{SOON, settings, settle};
