@@ -38,7 +38,7 @@ impl Attempt {
         Err(refused.unwrap_or_default())
     }
 
-    /// Returns the id under which this command is to be committed.
+    /// Returns the id under which to commit this command.
     ///
     /// # Errors
     /// The responses of the attempt before, if the command must not be decided again.
