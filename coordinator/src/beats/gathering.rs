@@ -14,7 +14,7 @@ use archon_proto::convert::members::beats::{
     self, BeatAnswer, ClusterNow, HeartbeatAnswers, LeaseGrant, NEWS_MAX, NewsFor,
 };
 use archon_security::BeatKey;
-use archon_types::{DiskFull, ErrorDetail, ErrorKind, NEWS_SINCE, NodeId, Version, relay_count};
+use archon_types::{DiskFull, ErrorDetail, ErrorKind, NEWS_SINCE, NodeId, Version};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -203,8 +203,7 @@ fn judge(session: &Session, metrics: &Metrics, gathered: PendingRound, led: Opti
         let confirmed = waiting.map(|unconfirmed| term.confirmed(state, *unconfirmed, gathered.round, led));
         let confirmed: Vec<ConfirmedHeartbeat> = confirmed.collect::<Option<_>>()?;
         let replication_timeout_ms = state.settings.replication_timeout_ms;
-        let relays = relay_count(state.nodes_alive(), state.settings.relays_from);
-        let relays = u32::try_from(relays).unwrap_or(u32::MAX);
+        let relays = u32::try_from(state.relay_count()).unwrap_or(u32::MAX);
         let (protocol, term_number) = (state.protocol, led.unwrap_or(0));
         let door_every_ms = state.settings.doors_every_ms(protocol);
         let now = ClusterNow { replication_timeout_ms, protocol, term: term_number, relays, door_every_ms };

@@ -6,7 +6,7 @@ use crate::host::carried::CarriedBeat;
 use crate::world::World;
 use archon_coordinator_core::ClusterState;
 use archon_coordinator_core::term::{self, Beat, HeartbeatSummary};
-use archon_types::{ErrorKind, Version, relay_count};
+use archon_types::{ErrorKind, Version};
 
 impl World {
     /// Accepts heartbeats: a batch of a relay, or one of the member itself.
@@ -74,8 +74,7 @@ impl World {
 
 /// Returns the cluster description in heartbeat answers.
 pub(super) fn cluster_now(state: &ClusterState) -> ClusterNow {
-    let relays = relay_count(state.nodes_alive(), state.settings.relays_from);
-    ClusterNow { relays, door_every_ms: state.settings.doors_every_ms(state.protocol) }
+    ClusterNow { relays: state.relay_count(), door_every_ms: state.settings.doors_every_ms(state.protocol) }
 }
 
 /// Returns the updates for a node that holds everything up to `holds`.

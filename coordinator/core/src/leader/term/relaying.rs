@@ -5,11 +5,15 @@ use archon_types::{Node, NodeId, NodeStatus, RelayAddress, RelayCandidate, Versi
 use std::collections::BTreeMap;
 
 impl ClusterState {
+    /// Returns the number of nodes that relay heartbeats now; 0 in a small cluster, or if relays are disabled.
+    pub fn relay_count(&self) -> usize {
+        relay_count(self.nodes_alive(), self.settings.relays_from)
+    }
+
     /// Returns the nodes that relay heartbeats now.
     pub fn relaying(&self) -> Vec<&Node> {
         let alive = self.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Alive);
-        let count = relay_count(self.nodes_alive(), self.settings.relays_from);
-        let chosen = relays(self.cluster, alive.map(RelayCandidate::of), count);
+        let chosen = relays(self.cluster, alive.map(RelayCandidate::of), self.relay_count());
         chosen.into_iter().filter_map(|relay| self.node(relay.node).map(|row| &row.node)).collect()
     }
 }
