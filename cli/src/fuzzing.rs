@@ -1,11 +1,10 @@
 //! Entry points for the fuzzer: files from an operator.
 
 use crate::admin::rebalance::plan_file::PlanFile;
-use crate::args::RowFormat;
+use crate::args::{CoordinatorArgs, NodeArgs, RowFormat};
 use crate::kv::rows::{InvalidLine, Row, RowWriter, Rows};
 use crate::serve::file::ConfigFile;
-use crate::serve::settings::coordinator::FromCoordinatorFile;
-use crate::serve::settings::node::FromNodeFile;
+use crate::serve::settings::{MemberKind, MemberLine};
 use std::path::Path;
 
 /// Reads a plan.
@@ -22,7 +21,7 @@ pub fn plan(path: &Path) -> Result<(), String> {
 /// Description of the fault.
 pub fn node_file(path: &Path) -> Result<(), String> {
     let file = ConfigFile::read(path).map_err(|error| error.to_string())?;
-    FromNodeFile::read(&file).map(|_| ()).map_err(|error| error.to_string())
+    MemberLine::<NodeArgs>::read_file(MemberKind::Node, &file).map(|_| ()).map_err(|failure| failure.message)
 }
 
 /// Reads a coordinator's settings.
@@ -31,7 +30,9 @@ pub fn node_file(path: &Path) -> Result<(), String> {
 /// Description of the fault.
 pub fn coordinator_file(path: &Path) -> Result<(), String> {
     let file = ConfigFile::read(path).map_err(|error| error.to_string())?;
-    FromCoordinatorFile::read(&file).map(|_| ()).map_err(|error| error.to_string())
+    MemberLine::<CoordinatorArgs>::read_file(MemberKind::Coordinator, &file)
+        .map(|_| ())
+        .map_err(|failure| failure.message)
 }
 
 /// Reads rows of a table, as CSV or as lines of JSON. Accepted rows are written and read again.

@@ -50,7 +50,7 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let asks_json = args.windows(2).any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json")
         || args.iter().any(|word| word == "-ojson" || word == "--output=json" || word == "--json");
-    let cli = match args::parse_line(args) {
+    let cli = match args::parse_line(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(error) => {
             // `--help` and `--version` arrive here too; clap knows which stream each belongs on.
@@ -64,7 +64,7 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let output = Output::new(cli.connection.output);
-    match run(cli) {
+    match run(cli, &args) {
         Ok(code) => code,
         Err(failure) => {
             output.failure(&failure);
@@ -73,7 +73,8 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<ExitCode, Failure> {
+/// Runs a command, which was read from these words.
+fn run(cli: Cli, words: &[OsString]) -> Result<ExitCode, Failure> {
     let Cli { connection, verb } = cli;
     let ended = match verb {
         // The exit code is that of its command.
@@ -86,8 +87,8 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Quorum(QuorumVerb::Snapshot(QuorumSnapshotVerb::Verify(args))) => {
             recover::verify(&args, &Output::new(connection.output))
         }
-        Verb::Coordinator(args) => serve::coordinator(&args, &connection),
-        Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
+        Verb::Coordinator(args) => serve::coordinator(&args.log, words),
+        Verb::Node(args) if args.verb.is_none() => serve::node(&args.log, words),
         Verb::Participant(args) => serve::participant(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),
         Verb::Bench(args) => bench::run(&args, &connection),

@@ -35,7 +35,9 @@ mod tables;
 pub use archon_telemetry::AskReady;
 pub use engine::EngineKind;
 pub use flusher::FlusherError;
-pub use node::config::{CONNECTIONS, ConfigError, NodeConfig, RedisConfig};
+pub use node::config::{
+    CONNECTIONS, COPY_BYTES_PER_SECOND_MIN, ConfigError, NodeConfig, RedisConfig, SLOW_OPERATION_MS,
+};
 pub use node::identity::IdentityError;
 pub use node::memory::MEMORY_BYTES_MIN;
 pub use node::{Node, NodeError};

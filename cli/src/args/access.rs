@@ -1,6 +1,7 @@
 //! Options of `archon access`.
 
-use super::name;
+use super::bounds::Bounded as _;
+use super::parse::name;
 use archon_client::Right;
 use archon_security::Identity;
 use archon_types::limits::WEIGHTS;
@@ -76,7 +77,7 @@ pub(crate) struct GrantArgs {
     /// Highest weight of the participant in the table, for `own`. The registration of a process with a higher weight is
     /// refused; a registered participant counts with the limit. Without this option the grant has no limit; an
     /// earlier limit is removed.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(weights()), conflicts_with_all = ["client", "every_client", "all_tables"])]
+    #[arg(long, value_name = "N", within = WEIGHTS, conflicts_with_all = ["client", "every_client", "all_tables"])]
     pub(crate) weight_max: Option<u32>,
 }
 
@@ -153,10 +154,6 @@ pub(crate) struct ListAccessArgs {
     /// Show only the rights for this table.
     #[arg(long, value_name = "TABLE", value_parser = name)]
     pub(crate) table: Option<String>,
-}
-
-fn weights() -> std::ops::RangeInclusive<i64> {
-    i64::from(*WEIGHTS.start())..=i64::from(*WEIGHTS.end())
 }
 
 fn right(text: &str) -> Result<Right, String> {

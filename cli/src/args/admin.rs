@@ -1,7 +1,9 @@
 //! Options of the verbs that show or change nodes, plans and events.
 
+use super::bounds::Bounded as _;
 use super::orders::{BarNodeArgs, MaintainArgs, UnbarNodeArgs};
-use super::parse::{duration, name, refresh, weight};
+use super::parse::{duration, name, refresh};
+use archon_types::limits::WEIGHTS;
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -109,8 +111,8 @@ pub(crate) struct NodeSetArgs {
     /// Name or number of the node.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
-    /// Share of partitions relative to other nodes, 1 to 10000; a new node has 100.
-    #[arg(long = "weight", id = "new_weight", value_name = "W", value_parser = weight)]
+    /// Share of partitions relative to other nodes.
+    #[arg(long = "weight", id = "new_weight", value_name = "W", within = WEIGHTS)]
     pub(crate) weight: Option<u32>,
     /// Maximum number of replicas on the node, or `none` for no limit.
     #[arg(long = "partitions-max", id = "new_partitions_max", value_name = "N|none", value_parser = limit)]

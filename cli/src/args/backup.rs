@@ -1,6 +1,9 @@
 //! Options of the verbs that create, verify and restore backups.
 
+use super::bounds::Bounded as _;
 use super::parse::{name, pace};
+use archon_types::HASH_PARTITIONS_MAX;
+use archon_types::limits::REPLICAS_MAX;
 use clap::Subcommand;
 
 /// `archon backup …`
@@ -99,11 +102,11 @@ pub(crate) struct RestoreBackupArgs {
     /// New name of the restored table.
     #[arg(long = "as", value_name = "U", value_parser = name, requires = "table")]
     pub(crate) rename: Option<String>,
-    /// Number of hash partitions, 1 to 16384; default: as in the backup. Not for range tables.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
+    /// Number of hash partitions; default: as in the backup. Not for range tables.
+    #[arg(long, value_name = "N", within = 1..=HASH_PARTITIONS_MAX)]
     pub(crate) partitions: Option<u32>,
-    /// Number of replicas of each partition, 1 to 7; default: as in the backup.
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
+    /// Number of replicas of each partition; default: as in the backup.
+    #[arg(long, value_name = "R", within = 1..=REPLICAS_MAX)]
     pub(crate) replication: Option<u8>,
     /// Continue tables left unfinished by an earlier restore of this backup, and create missing ones. Existing rows
     /// stay as they are.

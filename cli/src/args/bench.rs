@@ -1,8 +1,7 @@
 //! Options of `archon bench`.
 
 use super::bootstrap::failover;
-use super::parse::{duration, engine, name, split_size};
-use super::serve::copy_rate;
+use super::parse::{copy_rate, duration, engine, name, split_size};
 use archon_kvstore_node::EngineKind;
 use archon_load::Distribution;
 use archon_load::attack::Attack;

@@ -1,15 +1,18 @@
 //! Flags for the settings of the whole cluster, generated from the table of settings ([`Setting`]).
 
 use archon_types::{Failover, Setting, SettingUnit, UnknownWord, Vocabulary};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Settings of the whole cluster, from flags and variables. The first leader writes them into the log; afterwards the
+/// Settings of the whole cluster, from flags, variables and the file. The first leader writes them into the log; afterwards the
 /// values in the log apply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BootstrapArgs {
     said: BTreeMap<Setting, u64>,
     failover: Option<Failover>,
+    /// Options given by flag or variable; the others are from the file.
+    explicit: BTreeSet<&'static str>,
 }
 
 impl BootstrapArgs {
@@ -22,10 +25,15 @@ impl BootstrapArgs {
     pub(crate) const fn failover(&self) -> Option<Failover> {
         self.failover
     }
+
+    /// Returns true if a flag or variable gave this option, and not the file.
+    pub(crate) fn is_explicit(&self, option: &str) -> bool {
+        self.explicit.contains(option)
+    }
 }
 
 /// The flag, key and identifier of the profile of time-outs.
-const FAILOVER: &str = "failover";
+pub(crate) const FAILOVER: &str = "failover";
 
 fn failover_flag() -> Arg {
     let said = |profile: Failover| {
@@ -50,7 +58,7 @@ fn failover_flag() -> Arg {
 }
 
 /// Parses a profile of time-outs.
-pub(crate) fn failover(text: &str) -> Result<Failover, String> {
+pub(super) fn failover(text: &str) -> Result<Failover, String> {
     text.parse().map_err(|error: UnknownWord| error.to_string())
 }
 
@@ -103,13 +111,19 @@ impl clap::FromArgMatches for BootstrapArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let said = |setting: &Setting| Some((*setting, *matches.get_one::<u64>(setting.as_str())?));
         let failover = matches.get_one::<Failover>(FAILOVER).copied();
-        Ok(Self { said: Setting::ALL.iter().filter_map(said).collect(), failover })
+        let is_explicit = |option: &&'static str| {
+            matches!(matches.value_source(option), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+        };
+        let options = Setting::ALL.iter().map(|setting| setting.as_str()).chain([FAILOVER]);
+        let explicit = options.filter(is_explicit).collect();
+        Ok(Self { said: Setting::ALL.iter().filter_map(said).collect(), failover, explicit })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         let more = Self::from_arg_matches(matches)?;
         self.said.extend(more.said);
         self.failover = more.failover.or(self.failover);
+        self.explicit.extend(more.explicit);
         Ok(())
     }
 }

@@ -144,10 +144,16 @@ mod tests {
     #[test]
     fn invalid_number_names_the_valid_ones() {
         for (line, valid) in [
-            ("archon table create t --partitions 0", "'--partitions <N>': write a number from 1 to 16384"),
+            (
+                "archon table create t --partitions 0",
+                "'--partitions <N>': 0 is out of range; write a number from 1 to 16384",
+            ),
             ("archon quorum promote 0", "'<ID>': write a number of at least 1"),
             ("archon quorum promote x", "'<ID>': write a whole number"),
-            ("archon participant --partitions-max 0", "'--partitions-max <N>': write a number of at least 1"),
+            (
+                "archon participant --partitions-max 0",
+                "'--partitions-max <N>': 0 is out of range; write a number of at least 1",
+            ),
             ("archon participant --partitions-max 5000000000", "write a number from 1 to 4294967295"),
             ("archon kv cas k v --revision 99999999999999999999", "'--revision <N>': the number is too large"),
             ("archon kv cas k v --revision=-1", "'--revision <N>': write a number of at least 0"),

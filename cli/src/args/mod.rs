@@ -5,6 +5,7 @@ mod admin;
 mod backup;
 mod bench;
 mod bootstrap;
+mod bounds;
 mod cert;
 mod config;
 mod connection;
@@ -30,7 +31,7 @@ pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, GrowArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs,
     ReadArgs, SplitArgs, WriteOrder,
 };
-pub(crate) use bootstrap::{BootstrapArgs, failover, flag_of, variable_of};
+pub(crate) use bootstrap::{BootstrapArgs, FAILOVER, flag_of, variable_of};
 pub(crate) use cert::{
     AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, ParticipantCertArgs, RequestArgs, ShowArgs, SignArgs, TermArgs,
 };
@@ -40,12 +41,12 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use kv::{ExportArgs, ImportArgs, KvArgs, KvVerb, RowFormat, ScanArgs};
 pub(crate) use lock::LockArgs;
 pub(crate) use orders::*;
-pub(crate) use parse::{address, engine, listen, memory, name, peer};
+
 pub(crate) use participant::ParticipantArgs;
 pub(crate) use partitions::*;
 pub(crate) use quorum::*;
 pub(crate) use read::parse_line;
-pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate, quorum_heartbeat, spoken};
+pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, spoken};
 pub(crate) use tables::*;
 pub(crate) use upgrade::*;
 pub(crate) use verb::{Cli, Verb};

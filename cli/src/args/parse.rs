@@ -1,8 +1,9 @@
 //! Parsers of values on a command line or in a file, each with an error that shows a valid value.
 
-use archon_kvstore_node::{EngineKind, MEMORY_BYTES_MIN};
-use archon_types::{NodeTraits, RangeLimits, limits};
+use archon_kvstore_node::{COPY_BYTES_PER_SECOND_MIN, EngineKind, MEMORY_BYTES_MIN};
+use archon_types::{RangeLimits, limits};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Parses a time with its unit: `500ms`, `5s`, `1.5s`, `2m`, `1h`; above zero, at most a day.
@@ -10,7 +11,7 @@ use std::time::Duration;
 /// # Errors
 /// Description of the fault, and a valid example.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    duration_within(text, ("1ms", 1.0), ("24h", 24.0 * HOUR_MS))
+    duration_within(text, &(TIME_MIN..=DAY))
 }
 
 /// Parses the duration of a state: as any time, a second to thirty days.
@@ -18,7 +19,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// Description of the fault, and a valid example.
 pub(crate) fn standing(text: &str) -> Result<Duration, String> {
-    duration_within(text, ("1s", 1_000.0), ("30d", 30.0 * 24.0 * HOUR_MS))
+    duration_within(text, &(Duration::from_secs(1)..=30 * DAY))
 }
 
 /// Parses the age of a state before it is reported: as any time, up to thirty days.
@@ -26,7 +27,7 @@ pub(crate) fn standing(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// Description of the fault, and a valid example.
 pub(crate) fn threshold(text: &str) -> Result<Duration, String> {
-    duration_within(text, ("1ms", 1.0), ("30d", 30.0 * 24.0 * HOUR_MS))
+    duration_within(text, &(TIME_MIN..=30 * DAY))
 }
 
 /// Parses a time to live: as any time, up to a hundred years.
@@ -34,7 +35,7 @@ pub(crate) fn threshold(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// Description of the fault, and a valid example.
 pub(super) fn ttl(text: &str) -> Result<Duration, String> {
-    duration_within(text, ("1ms", 1.0), ("36500d", 36_500.0 * 24.0 * HOUR_MS))
+    duration_within(text, &(TIME_MIN..=36_500 * DAY))
 }
 
 /// Parses a polling interval: 200 ms to ten minutes.
@@ -42,31 +43,46 @@ pub(super) fn ttl(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// Description of the fault, and a valid example.
 pub(super) fn refresh(text: &str) -> Result<Duration, String> {
-    duration_within(text, ("200ms", 200.0), ("10m", HOUR_MS / 6.0))
+    duration_within(text, &(Duration::from_millis(200)..=Duration::from_secs(600)))
 }
 
-const HOUR_MS: f64 = 3_600_000.0;
+const TIME_MIN: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
+/// Units of time, the largest first, in milliseconds.
+const TIME_UNITS: [(&str, u32); 6] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Parses a time within bounds, each as text and in milliseconds.
-fn duration_within(text: &str, least: (&str, f64), most: (&str, f64)) -> Result<Duration, String> {
+/// Writes a time as a user does, in the largest unit without a fraction: `1s`, `90s`, `1h`.
+pub(super) fn time(time: Duration) -> String {
+    let whole = |(_, ms): &&(&str, u32)| time.as_millis() > 0 && time.as_millis().is_multiple_of((*ms).into());
+    let (unit, ms) = TIME_UNITS.iter().find(whole).unwrap_or(&("ms", 1));
+    format!("{}{unit}", time.as_millis() / u128::from(*ms))
+}
+
+/// Parses a time within bounds.
+///
+/// # Errors
+/// Description of the fault, and a valid example or the bounds.
+pub(super) fn duration_within(text: &str, range: &RangeInclusive<Duration>) -> Result<Duration, String> {
     let text = text.trim();
-    let out_of_bounds = || Err(format!("a time must be between {} and {}", least.0, most.0));
+    let out_of_bounds = || Err(format!("a time must be between {} and {}", time(*range.start()), time(*range.end())));
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let milliseconds_each = match unit.trim() {
-        "ms" => 1.0,
-        "s" => 1_000.0,
-        "m" | "min" => 60_000.0,
-        "h" => HOUR_MS,
-        "d" => 24.0 * HOUR_MS,
         "" if text.is_empty() => return Err("a time is missing; write 500ms or 5s".to_owned()),
         "" if text.parse() == Ok(0.0) => return out_of_bounds(),
         "" => return Err(format!("a time needs a unit: write {text}s or {text}ms")),
-        other => return Err(format!("{other:?} is not a unit of time; use ms, s, m, h or d, as in 500ms or 5s")),
+        unit => match TIME_UNITS.iter().find(|(name, _)| *name == unit) {
+            Some((_, milliseconds)) => f64::from(*milliseconds),
+            None => {
+                return Err(format!("{unit:?} is not a unit of time; use ms, s, m, h or d, as in 500ms or 5s"));
+            }
+        },
     };
     let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number; write 500ms or 5s"))?;
     let milliseconds = number * milliseconds_each;
-    if milliseconds < least.1 || milliseconds > most.1 {
+    let in_milliseconds = |time: &Duration| time.as_millis() as f64;
+    if milliseconds < in_milliseconds(range.start()) || milliseconds > in_milliseconds(range.end()) {
         return out_of_bounds();
     }
     Ok(Duration::from_millis(milliseconds.round() as u64))
@@ -114,6 +130,20 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
         }
         bytes => Ok(bytes),
     }
+}
+
+/// Parses a rate of copying: none, or one at which a copy can finish.
+///
+/// # Errors
+/// Description of the fault, and the minimum.
+pub(super) fn copy_rate(text: &str) -> Result<u64, String> {
+    let rate = text.parse().map_err(|_| format!("{text:?} is not a number of bytes per second"))?;
+    if (1..COPY_BYTES_PER_SECOND_MIN).contains(&rate) {
+        return Err(format!(
+            "{rate} bytes per second is less than the minimum of {COPY_BYTES_PER_SECOND_MIN}; use 0 for no limit"
+        ));
+    }
+    Ok(rate)
 }
 
 /// Minimum pace of a backup, in bytes per second: a node ends its snapshot at a slower one.
@@ -274,14 +304,6 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Parses a node's weight.
-pub(crate) fn weight(text: &str) -> Result<u32, String> {
-    let weight = text.parse().map_err(|_| format!("{text:?} is not a number; the default is 100"))?;
-    let traits = NodeTraits { weight, ..NodeTraits::default() };
-    traits.check().map_err(|error| error.message)?;
-    Ok(weight)
-}
-
 fn port_of(text: &str) -> Result<u16, String> {
     match text.parse::<u16>() {
         Ok(port) if port > 0 => Ok(port),
@@ -343,6 +365,8 @@ mod tests {
             assert!(standing(bad).is_err(), "{bad:?}");
         }
         assert_eq!(standing("721h").unwrap_err(), "a time must be between 1s and 30d");
+        assert_eq!(refresh("11m").unwrap_err(), "a time must be between 200ms and 10m");
+        assert_eq!([0, 1, 90_000, 86_400_000].map(Duration::from_millis).map(time), ["0ms", "1ms", "90s", "1d"]);
         assert_eq!((threshold("7d"), threshold("1ms")), (standing("168h"), duration("1ms")));
     }
 

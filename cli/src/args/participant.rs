@@ -1,9 +1,11 @@
 //! Options of `archon participant`.
 
-use super::parse::{address, duration, name, weight};
+use super::bounds::{Bounded, number};
+use super::parse::{address, duration, duration_within, name, time};
 use super::serve::LogArgs;
 use crate::exit::Failure;
-use archon_agent::{ListenAddress, MapFile, MapFormat};
+use archon_agent::{ListenAddress, MapFile, MapFormat, SERVICE_LEASE, SERVICE_LEASES, STOP_LIMIT};
+use archon_types::limits::{WEIGHT_ORDINARY, WEIGHTS};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +27,7 @@ pub(crate) struct ParticipantArgs {
     /// only processes of this user can use. Other addresses need --tls-dir with a certificate that names this host, and
     /// the service needs a certificate of the same participant.
     #[arg(long, env = "ARCHON_AGENT_LISTEN", hide_env_values = true, value_name = "IP:PORT|unix:PATH")]
-    #[arg(default_value = "127.0.0.1:7700")]
+    #[arg(default_value_t)]
     pub(crate) listen: ListenAddress,
     /// Program of the service, with its arguments, instead of --listen: it speaks JSON lines over its standard input and
     /// output (docs/reference/agent.md). Give it last. The agent ends with the program.
@@ -36,12 +38,13 @@ pub(crate) struct ParticipantArgs {
     /// contains `=`; repeat the flag for further files.
     #[arg(long = "write-map", value_name = "[TABLE=]FILE.json|FILE.map", value_parser = map_file)]
     pub(crate) maps: Vec<MapArg>,
-    /// Share of partitions relative to other participants, 1 to 10000; default: 100.
-    #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
-    pub(crate) weight: Option<u32>,
+    /// Share of partitions relative to other participants.
+    #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W")]
+    #[arg(within = WEIGHTS, default_value_t = WEIGHT_ORDINARY)]
+    pub(crate) weight: u32,
     /// Maximum number of partitions; default: no limit.
     #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = number(1..=u32::MAX))]
     pub(crate) partitions_max: Option<u32>,
     /// Failure zone.
     #[arg(long, env = "ARCHON_ZONE", hide_env_values = true, value_name = "ZONE", value_parser = name)]
@@ -49,11 +52,12 @@ pub(crate) struct ParticipantArgs {
     /// Time for which a heartbeat permits the service to act, at most; the lease of the participant shortens it. A
     /// service that is silent for longer loses its partitions.
     #[arg(long, env = "ARCHON_SERVICE_LEASE", hide_env_values = true, value_name = "TIME")]
-    #[arg(value_parser = service_lease, default_value = "1s")]
+    #[arg(value_parser = service_lease, default_value = time(SERVICE_LEASE))]
+    #[arg(noted = format!("From {} to {}", time(*SERVICE_LEASES.start()), time(*SERVICE_LEASES.end())))]
     pub(crate) service_lease: Duration,
     /// Time limit of a stop for the service to release its partitions.
     #[arg(long, env = "ARCHON_STOP_WITHIN", hide_env_values = true, value_name = "TIME")]
-    #[arg(value_parser = duration, default_value = "10s")]
+    #[arg(value_parser = duration, default_value = time(STOP_LIMIT))]
     pub(crate) stop_within: Duration,
     /// Logging options.
     #[command(flatten)]
@@ -118,12 +122,7 @@ impl ParticipantArgs {
     }
 }
 
-/// Parses the lease of the service: as any time, 100 ms to an hour.
+/// Parses the lease of the service.
 fn service_lease(text: &str) -> Result<Duration, String> {
-    let lease = duration(text)?;
-    if (Duration::from_millis(100)..=Duration::from_secs(3_600)).contains(&lease) {
-        Ok(lease)
-    } else {
-        Err("a lease must be 100ms to 1h; the default is 1s".to_owned())
-    }
+    duration_within(text, &SERVICE_LEASES)
 }

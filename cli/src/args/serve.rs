@@ -2,10 +2,13 @@
 
 use super::admin::NodeVerb;
 use super::bootstrap::BootstrapArgs;
-use super::parse::{address, engine, listen, memory, name, peer, weight};
+use super::bounds::{Bounded, number};
+use super::parse::{address, copy_rate, engine, listen, memory, name, peer};
 use archon_coordinator::QuorumTiming;
-use archon_kvstore_node::{CONNECTIONS, EngineKind};
-use archon_types::ProtocolRange;
+use archon_kvstore_node::{CONNECTIONS, COPY_BYTES_PER_SECOND_MIN, EngineKind, MEMORY_BYTES_MIN, SLOW_OPERATION_MS};
+use archon_security::connection_limit::NODE_CONNECTIONS_MAX;
+use archon_types::limits::{WEIGHT_ORDINARY, WEIGHTS};
+use archon_types::{DEFAULT_TABLE, ProtocolRange};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -32,19 +35,17 @@ pub(crate) enum LogFormat {
 }
 
 /// Parses the heartbeat interval of a quorum.
-pub(crate) fn quorum_heartbeat(text: &str) -> Result<QuorumTiming, String> {
-    let timing = text.parse().ok().and_then(QuorumTiming::new);
-    timing.ok_or_else(|| {
-        let (min, max) = (QuorumTiming::HEARTBEAT_MS_MIN, QuorumTiming::HEARTBEAT_MS_MAX);
-        format!("write a number of milliseconds from {min} to {max}")
-    })
+fn quorum_heartbeat(text: &str) -> Result<QuorumTiming, String> {
+    let range = QuorumTiming::HEARTBEATS_MS;
+    let heartbeat_ms = number(range.clone())(text).map_err(|why| format!("{why} milliseconds"))?;
+    QuorumTiming::new(heartbeat_ms).ok_or_else(|| format!("{heartbeat_ms} is not in {range:?}"))
 }
 
 /// Options of `archon coordinator`. Everything may also come from the file.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CoordinatorArgs {
     /// Number of this coordinator, from 1. Numbers are never reused, even after a coordinator has left.
-    #[arg(long, env = "ARCHON_ID", hide_env_values = true, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, env = "ARCHON_ID", hide_env_values = true, value_name = "ID", value_parser = number(1..=u64::MAX))]
     pub(crate) id: Option<u64>,
     /// Address to listen on.
     #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "IP:PORT", value_parser = listen)]
@@ -78,11 +79,12 @@ pub(crate) struct CoordinatorArgs {
     /// the previous version.
     #[arg(long, env = "ARCHON_PROTOCOL_MAX", hide_env_values = true, value_name = "N", value_parser = protocol_max)]
     pub(crate) protocol_max: Option<u32>,
-    /// Interval of heartbeats between coordinators in milliseconds, 50 to 2000; default: 50. An election starts after
-    /// three to six missed heartbeats. Use the same value on each coordinator: at least twice the longest round trip
-    /// between two of them, which is measured before a quorum is founded.
-    #[arg(long, env = "ARCHON_QUORUM_HEARTBEAT_MS", hide_env_values = true, value_name = "MS", value_parser = quorum_heartbeat)]
-    pub(crate) quorum_heartbeat_ms: Option<QuorumTiming>,
+    /// Interval of heartbeats between coordinators. An election starts after three to six missed heartbeats. Use the same
+    /// value on each coordinator: at least twice the longest round trip between two of them, which is measured before a
+    /// quorum is founded.
+    #[arg(long, env = "ARCHON_QUORUM_HEARTBEAT_MS", hide_env_values = true, value_name = "MS")]
+    #[arg(ranging = QuorumTiming::HEARTBEATS_MS, value_parser = quorum_heartbeat, default_value_t)]
+    pub(crate) quorum_heartbeat_ms: QuorumTiming,
     /// TOML file with the same settings.
     #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -93,9 +95,6 @@ pub(crate) struct CoordinatorArgs {
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }
-
-/// Minimum rate of copying: a page of a copy takes four seconds at this rate; a slower copy would be taken for ended.
-pub(crate) const COPY_RATE_MIN: u64 = 65_536;
 
 /// Options of `archon node`, and its commands.
 #[derive(clap::Args, Clone, Debug)]
@@ -121,8 +120,9 @@ pub(crate) struct NodeArgs {
     /// Address under which clients reach the Redis listener; default: --redis-listen.
     #[arg(long, env = "ARCHON_REDIS_ADVERTISE", hide_env_values = true, value_name = "H:P", value_parser = address)]
     pub(crate) redis_advertise: Option<String>,
-    /// Table that Redis clients use, which must be hashed; default: `default`.
+    /// Table that Redis clients use, which must be hashed.
     #[arg(long, env = "ARCHON_REDIS_TABLE", hide_env_values = true, value_name = "TABLE", value_parser = name)]
+    #[arg(noted = format!("Default: `{DEFAULT_TABLE}`"))]
     pub(crate) redis_table: Option<String>,
     /// Directory for the log, the data and the identity of this node.
     #[arg(long, env = "ARCHON_DATA_DIR", hide_env_values = true, value_name = "DIR")]
@@ -131,34 +131,36 @@ pub(crate) struct NodeArgs {
     /// `archon node set` survives restarts, until the flag differs from its value at the last registration.
     #[arg(long, env = "ARCHON_ZONE", hide_env_values = true, value_name = "ZONE", value_parser = name)]
     pub(crate) zone: Option<String>,
-    /// Share of partitions relative to other nodes, 1 to 10000; default: 100. Changes at run time: see --zone.
-    #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
-    pub(crate) weight: Option<u32>,
+    /// Share of partitions relative to other nodes. Changes at run time: see --zone.
+    #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W")]
+    #[arg(within = WEIGHTS, default_value_t = WEIGHT_ORDINARY)]
+    pub(crate) weight: u32,
     /// Maximum number of replicas on this node; default: no limit. Changes at run time: see --zone.
-    #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N", value_parser = number(1..=u32::MAX))]
     pub(crate) partitions_max: Option<u32>,
-    /// Maximum number of connections, of which one address may use half; default: 4,096, or half of the limit of open
-    /// files if that is less.
-    #[arg(long, env = "ARCHON_CONNECTIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(*CONNECTIONS.start())..=i64::from(*CONNECTIONS.end())))]
+    /// Maximum number of connections, of which one address may use half.
+    #[arg(long, env = "ARCHON_CONNECTIONS_MAX", hide_env_values = true, value_name = "N", within = CONNECTIONS)]
+    #[arg(noted = format!("Default: {NODE_CONNECTIONS_MAX}, or half of the limit of open files if that is less"))]
     pub(crate) connections_max: Option<u32>,
     /// Storage engine, `lsm` or `sled`; default: the engine of the data directory, and lsm for a new one. The engine
     /// of a data directory cannot be changed.
     #[arg(long, env = "ARCHON_ENGINE", hide_env_values = true, value_name = "ENGINE", value_parser = engine)]
     pub(crate) engine: Option<EngineKind>,
-    /// Memory budget of the node, such as 4GiB, at least 256MiB; shared by rows not yet in the storage engine, caches
-    /// of rows and blocks, and operations in progress. Default: a quarter of the memory of the machine or of its
-    /// control group.
+    /// Memory budget of the node, such as 4GiB; shared by rows not yet in the storage engine, caches of rows and blocks,
+    /// and operations in progress. Default: a quarter of the memory of the machine or of its control group.
     #[arg(long, env = "ARCHON_MEMORY", hide_env_values = true, value_name = "SIZE", value_parser = memory)]
+    #[arg(noted = format!("At least {}MiB", MEMORY_BYTES_MIN >> 20))]
     pub(crate) memory: Option<u64>,
-    /// Rate limit for copying a replica from another node, in bytes per second, at least 65536; 0 for no limit. By
-    /// default copies run at full speed while the node has no client traffic, and otherwise pause for three times as
-    /// long as they work.
+    /// Rate limit for copying a replica from another node, in bytes per second. By default copies run at full speed while
+    /// the node has no client traffic, and otherwise pause for three times as long as they work.
     #[arg(long, env = "ARCHON_COPY_BYTES_PER_SECOND", hide_env_values = true, value_name = "BYTES", value_parser = copy_rate)]
+    #[arg(noted = format!("At least {COPY_BYTES_PER_SECOND_MIN}, or 0 for no limit"))]
     pub(crate) copy_bytes_per_second: Option<u64>,
-    /// Log each operation that takes longer than this, in milliseconds, with the time of each stage; default: 100, 0
-    /// disables it. At most ten lines per second, without keys and values.
-    #[arg(long, env = "ARCHON_SLOW_OPERATION_MS", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32))]
-    pub(crate) slow_operation_ms: Option<u32>,
+    /// Log each operation that takes longer than this, in milliseconds, with the time of each stage; 0 disables it. At most
+    /// ten lines per second, without keys and values.
+    #[arg(long, env = "ARCHON_SLOW_OPERATION_MS", hide_env_values = true, value_name = "MS")]
+    #[arg(value_parser = number(0..=u32::MAX), default_value_t = SLOW_OPERATION_MS)]
+    pub(crate) slow_operation_ms: u32,
     /// Newest protocol to use. It keeps the whole cluster at this protocol, so that every member can be rolled back to
     /// the previous version.
     #[arg(long, env = "ARCHON_PROTOCOL_MAX", hide_env_values = true, value_name = "N", value_parser = protocol_max)]
@@ -183,23 +185,14 @@ pub(crate) fn spoken(newest: Option<u32>) -> ProtocolRange {
     newest.and_then(|newest| ProtocolRange::SPOKEN.up_to(newest)).unwrap_or(ProtocolRange::SPOKEN)
 }
 
-/// Parses a rate of copying: none, or one at which a copy can finish.
-pub(crate) fn copy_rate(text: &str) -> Result<u64, String> {
-    let rate = text.parse().map_err(|_| format!("{text:?} is not a number of bytes per second"))?;
-    if (1..COPY_RATE_MIN).contains(&rate) {
-        return Err(format!("{rate} bytes per second is less than the minimum of {COPY_RATE_MIN}; use 0 for no limit"));
-    }
-    Ok(rate)
-}
-
 /// Options of `archon demo`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DemoArgs {
     /// Stop all processes after the tour; exit 0 if every step succeeded.
     #[arg(long)]
     pub(crate) exit: bool,
-    /// Number of keys to write, 100 to 1000000.
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    /// Number of keys to write.
+    #[arg(long, value_name = "N", default_value_t = 5_000, within = 100_u32..=1_000_000)]
     pub(crate) keys: u32,
     /// Keep the temporary directory with data and logs.
     #[arg(long)]

@@ -1,7 +1,10 @@
 //! Options of the commands that show, create, change and drop tables.
 
 use super::admin::{OrNone, WatchArgs};
+use super::bounds::Bounded as _;
 use super::parse::{merge_size, name, rate, split_point, split_size};
+use archon_types::HASH_PARTITIONS_MAX;
+use archon_types::limits::REPLICAS_MAX;
 use clap::Subcommand;
 
 fn or_none<T>(of: impl Fn(&str) -> Result<T, String> + Clone) -> impl Fn(&str) -> Result<OrNone<T>, String> + Clone {
@@ -82,8 +85,8 @@ pub(crate) struct AlterTableArgs {
     /// Name of the table.
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// Number of replicas of each partition, 1 to 7.
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
+    /// Number of replicas of each partition.
+    #[arg(long, value_name = "R", within = 1..=REPLICAS_MAX)]
     pub(crate) replication: Option<u8>,
     /// Size of keys and values above which a partition of a range table is split automatically, at least 1MiB, or
     /// `none`.
@@ -109,9 +112,9 @@ pub(crate) struct CreateTableArgs {
     /// Name of the table: 1 to 64 letters, digits, `-`, `_` and `.`, not beginning with `-` or `.`.
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// Number of partitions for hashed keys, 1 to 16384; it cannot be changed later. Plan 8 to 10 or more per node or
-    /// participant that you will ever have, for even shares.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384), group = "by")]
+    /// Number of partitions for hashed keys; it cannot be changed later. Plan 8 to 10 or more per node or participant that
+    /// you will ever have, for even shares.
+    #[arg(long, value_name = "N", within = 1..=HASH_PARTITIONS_MAX, group = "by")]
     pub(crate) partitions: Option<u32>,
     /// Store keys in order: each partition has a range of them.
     #[arg(long, conflicts_with = "lease", group = "by")]
@@ -136,9 +139,8 @@ pub(crate) struct CreateTableArgs {
     /// --split-at or `archon partition split`.
     #[arg(long, value_name = "SIZE", value_parser = merge_size, requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) merge_below: Option<u64>,
-    /// Number of replicas of each partition, 1 to 7; default: the setting `replication` of the cluster (`archon config
-    /// show`).
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7), conflicts_with = "lease")]
+    /// Number of replicas of each partition; default: the setting `replication` of the cluster (`archon config show`).
+    #[arg(long, value_name = "R", within = 1..=REPLICAS_MAX, conflicts_with = "lease")]
     pub(crate) replication: Option<u8>,
     /// Create a lease table: its partitions hold no rows, and each is owned by one participant of your service.
     #[arg(long)]

@@ -27,7 +27,7 @@ pub(super) struct Target {
 impl Target {
     /// Combines flags and file. An invalid file becomes a finding, and its values are ignored.
     pub(super) fn of(args: &DoctorArgs, connection: &Connection) -> Self {
-        let read = |path: &PathBuf| ConfigFile::read(path).and_then(|file| FilePlace::read(&file));
+        let read = |path: &PathBuf| FilePlace::read(&ConfigFile::read(path)?);
         let (configuration, found) = match args.config.as_ref().map(|path| (path.display().to_string(), read(path))) {
             None => (None, FilePlace::default()),
             Some((path, Ok(found))) => {
@@ -35,8 +35,7 @@ impl Target {
                 let finding = Finding::ok(FindingCode::Configuration, &path, format!("readable, for {whose}"));
                 (Some(finding), found)
             }
-            Some((path, Err(error))) => {
-                let failure = crate::exit::Failure::from(error);
+            Some((path, Err(failure))) => {
                 let remedy = failure.remedy.unwrap_or_else(|| "correct the file".to_owned());
                 let finding = Finding::error(FindingCode::Configuration, &path, failure.message, remedy);
                 (Some(finding), FilePlace::default())

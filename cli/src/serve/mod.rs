@@ -1,7 +1,6 @@
 //! Verbs that run a process: settings, logs to standard error, signals, graceful stop.
 
 pub(crate) mod file;
-mod file_keys;
 mod files;
 mod log;
 mod log_queue;

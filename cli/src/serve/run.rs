@@ -5,7 +5,7 @@ use super::log::{self, Log};
 use super::service_manager::{ReadyCondition, ServiceManager};
 use super::settings::{CoordinatorSettings, node_config};
 use super::worker::on_worker;
-use crate::args::{Connection, CoordinatorArgs, NodeArgs, ParticipantArgs};
+use crate::args::{Connection, LogArgs, ParticipantArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::stalls;
@@ -18,6 +18,7 @@ use archon_local_cluster::end_with_parent;
 use archon_security::{Refusals, build_runtime};
 use archon_types::Failover;
 use parking_lot::Mutex;
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -31,13 +32,13 @@ fn keep_private() {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
 
-/// `archon coordinator`
-pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Result<Exit, Failure> {
+/// `archon coordinator`, with the words of its command line.
+pub(crate) fn coordinator(log: &LogArgs, words: &[OsString]) -> Result<Exit, Failure> {
     keep_private();
-    let log = log::start(&args.log, "archon-coordinator")?;
+    let log = log::start(log, "archon-coordinator")?;
     end_with_parent()?;
     files::raise_limit();
-    let resolve = || CoordinatorSettings::resolve(args, connection);
+    let resolve = || CoordinatorSettings::resolve(words);
     let deadline = |_: &_| archon_coordinator::STOP_DEADLINE + archon_console::STOP_DEADLINE;
     serve(&log, resolve, deadline, |settings, stop, service_manager| {
         check_timers(&settings)?;
@@ -83,13 +84,13 @@ fn is_new(directory: &Path) -> bool {
     std::fs::read_dir(directory).map_or(true, |mut entries| entries.all(is_own))
 }
 
-/// `archon node` without a verb.
-pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Failure> {
+/// `archon node` without a verb, with the words of its command line.
+pub(crate) fn node(log: &LogArgs, words: &[OsString]) -> Result<Exit, Failure> {
     keep_private();
-    let log = log::start(&args.log, "archon-node")?;
+    let log = log::start(log, "archon-node")?;
     end_with_parent()?;
     files::raise_limit();
-    let resolve = || node_config(args, connection);
+    let resolve = || node_config(words);
     serve(&log, resolve, NodeConfig::stop_deadline, |config, stop, service_manager| {
         Ok(async move {
             let listening = |ready| service_manager.follow(ready, ReadyCondition::TakingPart, &stop);

@@ -1,4 +1,7 @@
 //! Settings of a serving process, combined: default < file < environment < flag.
+//!
+//! An option of the command declares a setting: its names, parser, default and help. A key of the file has the name of an
+//! option, and its value becomes the default of that option (ADR 0119).
 
 pub(crate) mod coordinator;
 pub(crate) mod node;
@@ -6,13 +9,146 @@ pub(crate) mod node;
 pub(crate) use coordinator::CoordinatorSettings;
 pub(crate) use node::node_config;
 
-use super::file::{ConfigFile, FileError};
+use super::file::{ConfigFile, FileError, FileValues};
+use crate::args::{Cli, Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::Failure;
 use archon_client::{Tls, Transport};
-use coordinator::FromCoordinatorFile;
-use node::FromNodeFile;
+use clap::builder::Resettable;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+/// Kind of a member with a configuration file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MemberKind {
+    /// `archon coordinator`.
+    Coordinator,
+    /// `archon node`.
+    Node,
+}
+
+impl MemberKind {
+    /// Own options without a key: the file itself, the log, which starts before the file is read, and a passing limit
+    /// for the time of an upgrade.
+    const WITHOUT_KEY: [&str; 4] = ["config", "filter", "format", "protocol_max"];
+
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Coordinator => "coordinator",
+            Self::Node => "node",
+        }
+    }
+
+    /// Options of every command that have a key in its file.
+    const fn global_keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Coordinator => &["insecure", "tls_dir"],
+            Self::Node => &["coordinators", "insecure", "tls_dir"],
+        }
+    }
+
+    /// Returns the options that have a key in its file.
+    pub(crate) fn options(self, command: &Command) -> Vec<&Arg> {
+        let own = command.find_subcommand(self.verb()).into_iter().flat_map(Command::get_arguments);
+        let own = own.filter(|option| !Self::WITHOUT_KEY.contains(&option.get_id().as_str()));
+        let global = command.get_arguments().filter(|option| self.global_keys().contains(&option.get_id().as_str()));
+        own.chain(global).collect()
+    }
+
+    /// Returns the keys of its file.
+    pub(crate) fn keys(self) -> Vec<String> {
+        self.options(&Cli::command()).into_iter().map(|option| option.get_id().to_string()).collect()
+    }
+
+    /// Returns the values of a file.
+    ///
+    /// # Errors
+    /// The fault of the file and its position.
+    pub(crate) fn values(self, file: &ConfigFile) -> Result<FileValues, FileError> {
+        file.values(&self.options(&Cli::command()))
+    }
+
+    /// Applies a change to the options of every command, and to those of this member.
+    fn mut_options(self, command: Command, change: impl Fn(Arg) -> Arg) -> Command {
+        command.mut_args(&change).mut_subcommand(self.verb(), |own| own.mut_args(&change))
+    }
+}
+
+/// Command line of a member, completed by its configuration file.
+#[derive(Debug)]
+pub(crate) struct MemberLine<T> {
+    /// Options of every command.
+    pub(crate) connection: Connection,
+    /// Options of the member.
+    pub(crate) args: T,
+    /// Values of the file that the command line does not override by an alternative.
+    pub(crate) values: FileValues,
+}
+
+impl<T: FromArgMatches> MemberLine<T> {
+    /// Reads a command line and the file that it names, if any.
+    ///
+    /// # Errors
+    /// The fault of the command line, or of the file with its position.
+    pub(crate) fn read(kind: MemberKind, words: &[OsString]) -> Result<Self, Failure> {
+        let given = Cli::command().try_get_matches_from(words).map_err(refused)?;
+        let own = given.subcommand_matches(kind.verb());
+        let mut values = match own.and_then(|own| own.get_one::<PathBuf>("config")) {
+            Some(path) => kind.values(&ConfigFile::read(path)?)?,
+            None => FileValues::new(),
+        };
+        if let (Some(own), Some(command)) = (own, Cli::command().find_subcommand(kind.verb())) {
+            drop_alternatives(command, own, &mut values);
+        }
+        Self::complete(kind, Cli::command(), words, values)
+    }
+
+    /// Reads a file alone, without variables.
+    ///
+    /// # Errors
+    /// The fault of the file and its position.
+    pub(crate) fn read_file(kind: MemberKind, file: &ConfigFile) -> Result<Self, Failure> {
+        let command = kind.mut_options(Cli::command(), |option| option.env(Resettable::Reset));
+        Self::complete(kind, command, &["archon".into(), kind.verb().into()], kind.values(file)?)
+    }
+
+    /// Reads a command line with the values of a file as defaults.
+    fn complete(kind: MemberKind, command: Command, words: &[OsString], values: FileValues) -> Result<Self, Failure> {
+        let command = kind.mut_options(command, |option| match values.get(option.get_id().as_str()) {
+            Some(value) => option.default_values(&value.words),
+            None => option,
+        });
+        let matches = command.try_get_matches_from(words).map_err(refused)?;
+        let Some(own) = matches.subcommand_matches(kind.verb()) else {
+            return Err(Failure::usage(format!("this is no command line of a {}", kind.verb()), "see --help"));
+        };
+        let connection = Connection::from_arg_matches(&matches).map_err(refused)?;
+        Ok(Self { connection, args: T::from_arg_matches(own).map_err(refused)?, values })
+    }
+}
+
+/// Drops the values of options that conflict with a given one: a flag overrides the file also if it chooses the
+/// alternative.
+fn drop_alternatives(command: &Command, matches: &ArgMatches, values: &mut FileValues) {
+    let is_given = |option: &&Arg| {
+        let source = matches.value_source(option.get_id().as_str());
+        matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+    };
+    let excludes = |option: &Arg, other: &Arg| {
+        command.get_arg_conflicts_with(option).iter().any(|excluded| excluded.get_id() == other.get_id())
+    };
+    for given in command.get_arguments().filter(is_given) {
+        for other in command.get_arguments().filter(|other| excludes(given, other) || excludes(other, given)) {
+            values.remove(other.get_id().as_str());
+        }
+    }
+}
+
+fn refused(error: clap::Error) -> Failure {
+    Failure::usage(crate::exit::plain(&error.render().to_string()), "see --help")
+}
 
 /// Place of a coordinator or node on the machine and in the network, from its file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,12 +172,40 @@ impl FilePlace {
     ///
     /// # Errors
     /// The fault of the file and its position.
-    pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
-        let (of_coordinators, of_nodes) = (FromCoordinatorFile::keys(), FromNodeFile::KEYS);
-        if file.has_key(|key| of_coordinators.contains(&key) && !of_nodes.contains(&key)) {
-            Ok(FromCoordinatorFile::read(file)?.place())
+    pub(crate) fn read(file: &ConfigFile) -> Result<Self, Failure> {
+        let (of_coordinators, of_nodes) = (MemberKind::Coordinator.keys(), MemberKind::Node.keys());
+        let is_in = |keys: &[String], key: &str| keys.iter().any(|known| known == key);
+        if file.has_key(|key| is_in(&of_coordinators, key) && !is_in(&of_nodes, key)) {
+            Ok(Self::of_coordinator(MemberLine::read_file(MemberKind::Coordinator, file)?))
         } else {
-            Ok(FromNodeFile::read(file)?.place())
+            Ok(Self::of_node(MemberLine::read_file(MemberKind::Node, file)?))
+        }
+    }
+
+    fn of_coordinator(MemberLine { connection, args, .. }: MemberLine<CoordinatorArgs>) -> Self {
+        let founders = args.peers.unwrap_or_default().into_iter().map(|(_, address)| address);
+        let addresses =
+            [("listen", args.listen), ("metrics-listen", args.metrics_listen), ("http-listen", args.http_listen)];
+        Self {
+            member: args.id.map(|id| format!("coordinator/{id}")),
+            listen: listening(addresses),
+            data_dir: args.data_dir,
+            coordinators: founders.chain(args.join.unwrap_or_default()).collect(),
+            insecure: connection.insecure,
+            tls_dir: connection.tls_dir,
+        }
+    }
+
+    fn of_node(MemberLine { connection, args, .. }: MemberLine<NodeArgs>) -> Self {
+        let addresses =
+            [("listen", args.listen), ("metrics-listen", args.metrics_listen), ("redis-listen", args.redis_listen)];
+        Self {
+            member: args.name.map(|name| format!("node/{name}")),
+            listen: listening(addresses),
+            data_dir: args.data_dir,
+            coordinators: connection.coordinators,
+            insecure: connection.insecure,
+            tls_dir: connection.tls_dir,
         }
     }
 }

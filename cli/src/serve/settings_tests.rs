@@ -1,27 +1,27 @@
-use super::settings::{CoordinatorSettings, allowed, node_config};
-use crate::args::{Cli, Verb};
+use super::settings::{CoordinatorSettings, MemberKind, allowed, node_config};
+use crate::args::Cli;
 use crate::exit::{Exit, Failure};
+use crate::serve::file::ConfigFile;
 use archon_client::Transport;
 use archon_coordinator::FirstStart;
 use archon_kvstore_node::{EngineKind, NodeConfig};
-use clap::Parser;
+use archon_security::connection_limit::NODE_CONNECTIONS_MAX;
+use archon_types::DEFAULT_TABLE;
+use clap::CommandFactory;
+use std::ffi::OsString;
 use std::io::Write;
 use std::time::Duration;
 
+fn words(verb: &str, line: &[&str]) -> Vec<OsString> {
+    ["archon", verb].iter().chain(line).map(OsString::from).collect()
+}
+
 fn coordinator(line: &[&str]) -> Result<CoordinatorSettings, Failure> {
-    let cli = Cli::try_parse_from([&["archon", "coordinator"], line].concat()).unwrap();
-    match cli.verb {
-        Verb::Coordinator(args) => CoordinatorSettings::resolve(&args, &cli.connection),
-        other => panic!("{other:?}"),
-    }
+    CoordinatorSettings::resolve(&words("coordinator", line))
 }
 
 fn node(line: &[&str]) -> Result<NodeConfig, Failure> {
-    let cli = Cli::try_parse_from([&["archon", "node"], line].concat()).unwrap();
-    match cli.verb {
-        Verb::Node(args) => node_config(&args, &cli.connection),
-        other => panic!("{other:?}"),
-    }
+    node_config(&words("node", line))
 }
 
 fn file(text: &str) -> tempfile::NamedTempFile {
@@ -231,7 +231,7 @@ fn file_of_a_node_is_read_and_checked() {
     let bad = file("name = 'athens'\nweight = 0\n");
     let failure = node(&["--config", bad.path().to_str().unwrap()]).unwrap_err();
     assert_eq!(failure.exit, Exit::Usage);
-    assert!(failure.message.contains("line 2: weight: 0 is not between 1 and 10000"), "{failure}");
+    assert!(failure.message.contains("line 2: weight: 0 is out of range; write a number from 1 to 10000"), "{failure}");
     let absent = node(&["--config", "/nonexistent/archon.toml"]).unwrap_err();
     assert!(absent.message.starts_with("/nonexistent/archon.toml: "), "{absent}");
 }
@@ -253,24 +253,43 @@ fn probable_mistakes_cause_warnings() {
     assert_eq!(four, ["4 coordinators tolerate the failure of 1, no more than 3 do; use 3 or 5"]);
 }
 
+/// Returns an example file, and the same with the keys that are commented out. Credentials do not exist here, and a
+/// coordinator that founds a quorum joins none.
+fn example(name: &str) -> (tempfile::NamedTempFile, tempfile::NamedTempFile) {
+    let path = format!("{}/../docs/operate/examples/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let is_left_out = |line: &str| line.contains("tls_dir = ") || line.contains("join = ");
+    let shown = text.lines().filter(|line| !is_left_out(line)).map(|line| match line.strip_prefix("# ") {
+        Some(rest) if rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => rest,
+        _ => line,
+    });
+    (file(&text), file(&shown.collect::<Vec<_>>().join("\n")))
+}
+
 /// Users copy the examples, so an example must be valid and show every key.
 #[test]
 fn example_files_are_valid_and_show_all_keys_with_defaults() {
-    let whole = |name: &str| {
-        let text =
-            std::fs::read_to_string(format!("{}/../docs/operate/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        // Commented-out keys are checked too, except credentials, which do not exist here.
-        let credentials = |line: &&str| line.contains("tls_dir = ");
-        // A coordinator that founds a quorum joins none.
-        let joins = |line: &&str| line.contains("join = ");
-        let shown =
-            text.lines().filter(|line| !credentials(line) && !joins(line)).map(|line| match line.strip_prefix("# ") {
-                Some(rest) if rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => rest,
-                _ => line,
-            });
-        (file(&text), file(&shown.collect::<Vec<_>>().join("\n")), text)
-    };
-    let (as_it_is, shown, text) = whole("coordinator.toml");
+    let command = Cli::command();
+    for (kind, name) in [(MemberKind::Coordinator, "coordinator.toml"), (MemberKind::Node, "node.toml")] {
+        let (_, shown) = example(name);
+        let shown = kind.values(&ConfigFile::read(shown.path()).unwrap()).unwrap();
+        for option in kind.options(&command) {
+            let key = option.get_id().as_str();
+            let Some(value) = shown.get(key) else {
+                assert!(["tls_dir", "join"].contains(&key), "{name} does not show {key}");
+                continue;
+            };
+            let default: Vec<String> = match key {
+                "connections_max" => vec![NODE_CONNECTIONS_MAX.to_string()],
+                "redis_table" => vec![DEFAULT_TABLE.to_owned()],
+                "engine" => vec![EngineKind::default().to_string()],
+                _ if !option.get_action().takes_values() => vec!["false".to_owned()],
+                _ => option.get_default_values().iter().map(|word| word.to_string_lossy().into()).collect(),
+            };
+            assert!(default.is_empty() || value.words == default, "{name}: {key} = {:?}, not {default:?}", value.words);
+        }
+    }
+    let (as_it_is, shown) = example("coordinator.toml");
     let read = |file: &tempfile::NamedTempFile| coordinator(&["--config", file.path().to_str().unwrap()]).unwrap();
     let shown = read(&shown);
     assert!(
@@ -292,19 +311,9 @@ fn example_files_are_valid_and_show_all_keys_with_defaults() {
         },
         "what is commented out is the default"
     );
-    for key in super::settings::coordinator::FromCoordinatorFile::keys() {
-        assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
-    }
-    let (as_it_is, shown, text) = whole("node.toml");
-    let read = |file: &tempfile::NamedTempFile| node(&["--config", file.path().to_str().unwrap()]).unwrap();
-    let (as_it_is, shown) = (read(&as_it_is), read(&shown));
-    assert_eq!(
-        (as_it_is.traits.weight, as_it_is.transport.is_insecure()),
-        (shown.traits.weight, shown.transport.is_insecure())
-    );
-    assert_eq!((as_it_is.engine, shown.engine), (None, Some(EngineKind::default())));
-    for key in super::settings::node::FromNodeFile::KEYS {
-        assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
+    let (as_it_is, shown) = example("node.toml");
+    for example in [as_it_is, shown] {
+        node(&["--config", example.path().to_str().unwrap()]).unwrap();
     }
 }
 

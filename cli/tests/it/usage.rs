@@ -128,7 +128,7 @@ fn agent_that_others_could_reach_is_refused() {
         (&["--listen", "0.0.0.0:7700"][..], "on loopback only, not on 0.0.0.0:7700"),
         (&["--listen", "7700"], "write ip:port, as in 127.0.0.1:7700, or unix:/path"),
         (&["--listen", "127.0.0.1:0", "--exec", "worker"], "--exec"),
-        (&["--service-lease", "50ms"], "100ms to 1h"),
+        (&["--service-lease", "50ms"], "100ms and 1h"),
     ] {
         let output = archon(&[&plain[..], more].concat());
         assert_eq!(code(&output), 2, "{more:?}: {output:?}");

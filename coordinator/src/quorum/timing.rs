@@ -1,5 +1,7 @@
 //! Heartbeat and election timing of a quorum, and the distances that it fits.
 
+use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Heartbeat and election timing of a quorum. Every coordinator must have the same.
@@ -18,11 +20,20 @@ impl Default for QuorumTiming {
     }
 }
 
+impl fmt::Display for QuorumTiming {
+    /// Shows the heartbeat interval in milliseconds.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.heartbeat_ms.fmt(out)
+    }
+}
+
 impl QuorumTiming {
     /// Shortest heartbeat interval: a disk with slower syncs delays followers' answers.
     pub const HEARTBEAT_MS_MIN: u64 = 50;
     /// Longest heartbeat interval; it fits a round trip of 1.5 s.
     pub const HEARTBEAT_MS_MAX: u64 = 2_000;
+    /// Valid heartbeat intervals, in milliseconds.
+    pub const HEARTBEATS_MS: RangeInclusive<u64> = Self::HEARTBEAT_MS_MIN..=Self::HEARTBEAT_MS_MAX;
 
     /// The timing with heartbeats every `heartbeat_ms`, from [`HEARTBEAT_MS_MIN`](Self::HEARTBEAT_MS_MIN) to
     /// [`HEARTBEAT_MS_MAX`](Self::HEARTBEAT_MS_MAX).

@@ -12,6 +12,11 @@ use std::time::Duration;
 
 /// Allowed values of [`NodeConfig::connections_max`].
 pub const CONNECTIONS: RangeInclusive<u32> = 2..=1_000_000;
+/// Minimum of [`NodeConfig::copy_bytes_per_second`] with a limit: a page of a copy takes four seconds at this rate, and a
+/// slower copy would be taken for ended.
+pub const COPY_BYTES_PER_SECOND_MIN: u64 = 65_536;
+/// Default of [`NodeConfig::slow_operation`], in milliseconds.
+pub const SLOW_OPERATION_MS: u32 = 100;
 
 /// A node's configuration. [`NodeConfig::check`] rejects invalid values before anything is touched.
 #[derive(Clone, Debug)]
@@ -47,7 +52,7 @@ pub struct NodeConfig {
     /// Memory that it may use, in bytes, [`MEMORY_BYTES_MIN`] or more; by default a quarter of the machine's, or of its
     /// control group's.
     pub memory_bytes: Option<u64>,
-    /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit. By default, on a node in use by
+    /// Rate at which this node pulls a copy, in bytes per second, [`COPY_BYTES_PER_SECOND_MIN`] or more; 0 is no limit. By default, on a node in use by
     /// clients, copies rest three times as long as they work.
     pub copy_bytes_per_second: Option<u64>,
     /// Size of a segment of the write-ahead log, in bytes, `1 MiB..=1 GiB`.
@@ -83,7 +88,7 @@ impl NodeConfig {
             memory_bytes: None,
             copy_bytes_per_second: None,
             wal_segment_bytes: 16 * 1024 * 1024,
-            slow_operation: Duration::from_millis(100),
+            slow_operation: Duration::from_millis(SLOW_OPERATION_MS as u64),
             hand_over_timeout: Duration::from_secs(10),
         }
     }
@@ -120,6 +125,12 @@ impl NodeConfig {
             return Err(wrong(
                 "memory",
                 format!("{bytes} bytes are fewer than {MEMORY_BYTES_MIN}; leave it out for a quarter of the machine"),
+            ));
+        }
+        if let Some(rate) = self.copy_bytes_per_second.filter(|rate| (1..COPY_BYTES_PER_SECOND_MIN).contains(rate)) {
+            return Err(wrong(
+                "copy_bytes_per_second",
+                format!("{rate} is less than {COPY_BYTES_PER_SECOND_MIN}; use 0 for no limit"),
             ));
         }
         if !(1 << 20..=1 << 30).contains(&self.wal_segment_bytes) {
@@ -227,10 +238,13 @@ mod tests {
     #[test]
     fn invalid_values_name_their_field() {
         type Spoil = fn(&mut NodeConfig);
-        let cases: [(&str, Spoil); 14] = [
+        let cases: [(&str, Spoil); 15] = [
             ("memory", |config| config.memory_bytes = Some(MEMORY_BYTES_MIN - 1)),
             ("connections_max", |config| config.connections_max = Some(CONNECTIONS.start() - 1)),
             ("connections_max", |config| config.connections_max = Some(CONNECTIONS.end() + 1)),
+            ("copy_bytes_per_second", |config| {
+                config.copy_bytes_per_second = Some(COPY_BYTES_PER_SECOND_MIN - 1);
+            }),
             ("name", |config| config.name = "a b".into()),
             ("traits", |config| config.traits.weight = 0),
             ("coordinators", |config| config.coordinators.clear()),

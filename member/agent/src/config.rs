@@ -5,10 +5,18 @@ use archon_client::{Error, Identity, Transport};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+/// Valid values of [`AgentConfig::service_lease`].
+pub const SERVICE_LEASES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
+/// Default of [`AgentConfig::service_lease`].
+pub const SERVICE_LEASE: Duration = Duration::from_secs(1);
+/// Default of [`AgentConfig::stop_limit`].
+pub const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Configuration of an [`Agent`](crate::Agent).
 #[derive(Clone, Debug)]
@@ -24,7 +32,7 @@ pub struct AgentConfig {
     /// Address of the service, for its callers.
     pub address: String,
     /// Share of partitions relative to others.
-    pub weight: Option<u32>,
+    pub weight: u32,
     /// Maximum number of partitions.
     pub partitions_max: Option<u32>,
     /// Failure zone.
@@ -35,7 +43,7 @@ pub struct AgentConfig {
     pub maps: Vec<MapFile>,
     /// Place where the agent listens for its service.
     pub listen: ListenAddress,
-    /// Longest permission of the service, and its longest silence.
+    /// Longest permission of the service, and its longest silence; within [`SERVICE_LEASES`].
     pub service_lease: Duration,
     /// Time limit for a program to send its first heartbeat.
     pub start_limit: Duration,
@@ -99,6 +107,13 @@ pub enum ListenAddress {
     Address(SocketAddr),
     /// A Unix socket, for processes of the same user.
     Socket(PathBuf),
+}
+
+impl Default for ListenAddress {
+    /// An address of loopback, for one agent on a machine.
+    fn default() -> Self {
+        Self::Address((Ipv4Addr::LOCALHOST, 7_700).into())
+    }
 }
 
 impl FromStr for ListenAddress {

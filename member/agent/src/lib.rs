@@ -34,7 +34,7 @@ mod service_session;
 mod state;
 
 pub use agent::{Agent, FAREWELL};
-pub use config::{AgentConfig, AgentError, ListenAddress};
+pub use config::{AgentConfig, AgentError, ListenAddress, SERVICE_LEASE, SERVICE_LEASES, STOP_LIMIT};
 pub use event_queue::EVENTS_MAX;
 pub use map_file::{MapFile, MapFormat};
 

@@ -206,12 +206,10 @@ impl AgentState {
             .name(config.name.clone())
             .address(config.address.clone())
             .transport(config.transport.clone())
-            .loss_delay(config.service_lease);
+            .loss_delay(config.service_lease)
+            .weight(config.weight);
         for table in &config.tables {
             builder = builder.table(table.clone());
-        }
-        if let Some(weight) = config.weight {
-            builder = builder.weight(weight);
         }
         if let Some(most) = config.partitions_max {
             builder = builder.partitions_max(most);

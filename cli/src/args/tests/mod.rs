@@ -1,3 +1,4 @@
+mod documented;
 mod events;
 mod reference;
 mod remedies;

@@ -1,17 +1,16 @@
 //! Settings of a coordinator process.
 
-use super::{FilePlace, allowed, listening, required, transport};
-use crate::args::{self, BootstrapArgs, Connection, CoordinatorArgs};
+use super::{MemberKind, MemberLine, allowed, required, transport};
+use crate::args::{self, BootstrapArgs, CoordinatorArgs, FAILOVER};
 use crate::exit::Failure;
-use crate::serve::file::{ConfigFile, FileError};
-use crate::serve::file_keys::{any, file_keys, list, number, text, within};
+use crate::serve::file::FileValues;
 use archon_client::Transport;
 use archon_coordinator::{FirstStart, QuorumTiming};
 use archon_types::{Failover, ProtocolRange, Setting, Settings};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use toml::Spanned;
 
 /// Settings of a coordinator process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,35 +44,25 @@ pub(crate) struct CoordinatorSettings {
 }
 
 impl CoordinatorSettings {
-    /// Combines flags, environment and file. `connection` has the options of every verb.
+    /// Combines the command line of a coordinator with its file.
     ///
     /// # Errors
     /// A missing or impossible setting, with its origin and a remedy.
-    pub(crate) fn resolve(args: &CoordinatorArgs, connection: &Connection) -> Result<Self, Failure> {
-        let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
-        let found = match &file {
-            Some(file) => FromCoordinatorFile::read(file)?,
-            None => FromCoordinatorFile::default(),
-        };
-        let id = required(args.id.or(found.id), "id", "--id 1")?;
-        let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7101")?;
-        // A flag overrides the file also if it chooses the alternative.
-        let (peers, join) = match (&args.peers, &args.join) {
-            (None, None) => (found.peers, found.join),
-            given => (given.0.clone(), given.1.clone()),
-        };
-        let start = first_start(id, peers, join, args.learner || found.learner.unwrap_or(false))?;
-        let advertise = args.advertise.clone().or(found.advertise);
-        let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/c1")?;
-        let tls_dir = connection.tls_dir.clone().or(found.tls_dir);
-        let transport = transport(connection.insecure || found.insecure.unwrap_or(false), tls_dir.as_deref())?;
+    pub(crate) fn resolve(words: &[OsString]) -> Result<Self, Failure> {
+        let line = MemberLine::<CoordinatorArgs>::read(MemberKind::Coordinator, words)?;
+        let MemberLine { connection, args, values } = line;
+        let id = required(args.id, "id", "--id 1")?;
+        let listen = required(args.listen, "listen", "--listen 127.0.0.1:7101")?;
+        let start = first_start(id, args.peers, args.join, args.learner)?;
+        let advertise = args.advertise;
+        let data_dir = required(args.data_dir, "data_dir", "--data-dir /var/lib/archon/c1")?;
+        let transport = transport(connection.insecure, connection.tls_dir.as_deref())?;
         allowed("listen", &listen.to_string(), &transport)?;
         for (flag, address) in addresses(start.as_ref()).chain(advertise.iter().map(|own| ("advertise", own.as_str())))
         {
             allowed(flag, address, &transport)?;
         }
-        let metrics_listen = args.metrics_listen.or(found.metrics_listen);
-        let http_listen = args.http_listen.or(found.http_listen);
+        let (metrics_listen, http_listen) = (args.metrics_listen, args.http_listen);
         for (flag, address) in [("metrics-listen", metrics_listen), ("http-listen", http_listen)] {
             if let Some(address) = address {
                 allowed(flag, &address.to_string(), &transport)?;
@@ -88,8 +77,7 @@ impl CoordinatorSettings {
             let why = format!("{http} is to be both for {flag} and for --http-listen");
             return Err(Failure::usage(why, "give the console a port of its own"));
         }
-        let of_file = file.as_ref().map(FromCoordinatorFile::cluster_of).transpose()?.unwrap_or_default();
-        let said = ExplicitSettings { flags: &args.bootstrap, file: &of_file, failover: found.failover.as_ref() };
+        let said = ExplicitSettings { given: &args.bootstrap, file: &values };
         let cluster = said.settings()?;
         let cluster_said = Setting::ALL.iter().copied().filter(|setting| said.of(*setting).is_some()).collect();
         Ok(Self {
@@ -102,9 +90,9 @@ impl CoordinatorSettings {
             data_dir,
             cluster,
             cluster_said,
-            failover: args.bootstrap.failover().or(found.failover.as_ref().map(|(profile, _)| *profile)),
+            failover: args.bootstrap.failover(),
             speaks: args::spoken(args.protocol_max),
-            timing: args.quorum_heartbeat_ms.or(found.quorum_heartbeat_ms).unwrap_or_default(),
+            timing: args.quorum_heartbeat_ms,
             transport,
         })
     }
@@ -197,92 +185,29 @@ fn reaches(address: &str, listen: SocketAddr) -> bool {
     same_host && port.parse() == Ok(listen.port())
 }
 
-file_keys! {
-    /// Checked values of a coordinator's file, except the cluster settings ([`ConfigFile::cluster`]).
-    FromCoordinatorFile {
-        id: Spanned<u64> => u64 = within(1..=u64::MAX),
-        listen: Spanned<String> => SocketAddr = text(args::listen),
-        metrics_listen: Spanned<String> => SocketAddr = text(args::listen),
-        http_listen: Spanned<String> => SocketAddr = text(args::listen),
-        advertise: Spanned<String> => String = text(args::address),
-        peers: Vec<Spanned<String>> => Vec<(u64, String)> = list(args::peer),
-        join: Vec<Spanned<String>> => Vec<String> = list(args::address),
-        learner: bool => bool = any,
-        data_dir: PathBuf => PathBuf = any,
-        insecure: bool => bool = any,
-        tls_dir: PathBuf => PathBuf = any,
-        failover: Spanned<String> => (Failover, String) = placed_profile,
-        quorum_heartbeat_ms: Spanned<u64> => QuorumTiming = number(args::quorum_heartbeat),
-    }
-}
-
-/// Parses a profile of time-outs, and notes its position.
-fn placed_profile(file: &ConfigFile, key: &str, text: Spanned<String>) -> Result<(Failover, String), FileError> {
-    Ok((file.parse(key, &text, args::failover)?, file.place(text.span().start)))
-}
-
-impl FromCoordinatorFile {
-    /// Returns the place of its coordinator.
-    pub(crate) fn place(self) -> FilePlace {
-        let founders = self.peers.unwrap_or_default().into_iter().map(|(_, address)| address);
-        FilePlace {
-            member: self.id.map(|id| format!("coordinator/{id}")),
-            listen: listening([
-                ("listen", self.listen),
-                ("metrics-listen", self.metrics_listen),
-                ("http-listen", self.http_listen),
-            ]),
-            data_dir: self.data_dir,
-            coordinators: founders.chain(self.join.unwrap_or_default()).collect(),
-            insecure: self.insecure.unwrap_or(false),
-            tls_dir: self.tls_dir,
-        }
-    }
-
-    /// Returns all keys of a coordinator's file, cluster settings included.
-    pub(crate) fn keys() -> Vec<&'static str> {
-        Self::KEYS.iter().copied().chain(Setting::ALL.iter().map(|setting| setting.as_str())).collect()
-    }
-
-    /// Reads the cluster settings of a file, each with its position.
-    fn cluster_of(file: &ConfigFile) -> Result<BTreeMap<Setting, (u64, String)>, FileError> {
-        file.cluster(&Self::keys())
-    }
-
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// The fault of the file and its position.
-    pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
-        let found = Self::read_known(file, &Self::keys())?;
-        Self::cluster_of(file)?;
-        Ok(found)
-    }
-}
-
 /// Explicit settings of a new cluster: a flag overrides the file, and a single setting overrides the profile.
 struct ExplicitSettings<'a> {
-    flags: &'a BootstrapArgs,
-    file: &'a BTreeMap<Setting, (u64, String)>,
-    failover: Option<&'a (Failover, String)>,
+    given: &'a BootstrapArgs,
+    file: &'a FileValues,
 }
 
 impl ExplicitSettings<'_> {
     /// Returns the explicit value of a setting, with its origin.
     fn found(&self, setting: Setting) -> Option<(u64, String)> {
+        let (key, own) = (setting.as_str(), self.given.get(setting));
+        let by_profile = self.given.failover().and_then(|profile| Some((profile, profile.value(setting)?)));
+        let place = |key: &str| self.file.get(key).map(|value| value.place.clone());
         let by_flag = || {
-            let origin = format!("--{} or {}", args::flag_of(setting), args::variable_of(setting));
-            Some((self.flags.get(setting)?, origin))
+            let value = own.filter(|_| self.given.is_explicit(key))?;
+            Some((value, format!("--{} or {}", args::flag_of(setting), args::variable_of(setting))))
         };
-        let by_profile = || {
-            let profile = self.flags.failover()?;
-            Some((profile.value(setting)?, format!("--failover {}", profile.as_str())))
+        let by_profile_flag = || {
+            let (profile, value) = by_profile.filter(|_| self.given.is_explicit(FAILOVER))?;
+            Some((value, format!("--{FAILOVER} {}", profile.as_str())))
         };
-        let by_profile_of_file = || {
-            let (profile, place) = self.failover?;
-            Some((profile.value(setting)?, place.clone()))
-        };
-        by_flag().or_else(by_profile).or_else(|| self.file.get(&setting).cloned()).or_else(by_profile_of_file)
+        let by_file = || Some((own?, place(key)?));
+        let by_profile_of_file = || Some((by_profile?.1, place(FAILOVER)?));
+        by_flag().or_else(by_profile_flag).or_else(by_file).or_else(by_profile_of_file)
     }
 
     fn of(&self, setting: Setting) -> Option<u64> {

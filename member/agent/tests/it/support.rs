@@ -22,7 +22,7 @@ pub(crate) fn config(coordinator: &FakeCoordinator) -> AgentConfig {
         tables: vec!["jobs".to_owned()],
         name: NAME.to_owned(),
         address: "127.0.0.1:8080".to_owned(),
-        weight: None,
+        weight: 100,
         partitions_max: None,
         zone: None,
         timing: None,
