@@ -152,7 +152,7 @@ impl<S: Shell> Turn<S> {
 }
 
 /// Returns the reason a copy is kept and not served, for operators.
-pub fn unreadable(at: Seq, error: &EffectError) -> String {
+pub(crate) fn unreadable(at: Seq, error: &EffectError) -> String {
     format!(
         "entry {at} of its log: {error}; the replica is kept as it is and not served: run the version that wrote the entry, or a newer one"
     )

@@ -4,11 +4,10 @@ use crate::engine::{Engine, EngineError, PageLimit};
 use crate::flusher;
 use crate::node::NodeError;
 use crate::storage::store;
-use archon_host::{ENGINE_AHEAD_UNKNOWN, HeldPlacement, HeldState, RecoveredCopy, UNKNOWN};
-use archon_kv::LogTime;
-use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, engine_position, row};
+use archon_host::{HeldPlacement, HeldState, LogReplay, RecoveredCopy, UNKNOWN};
+use archon_kv::{Effect, LogTime, MemtableBudget, ViewError, engine_position, row};
 use archon_replica::{Position, RecoveredState as ReplicaState, Run};
-use archon_types::{Epoch, PlacementId, ScanOrder, Seq};
+use archon_types::{Epoch, PartitionId, PlacementId, ScanOrder, Seq};
 use archon_wal::{RecoveredLog, StreamState, Wal, WalBatch, WalError};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -49,11 +48,10 @@ pub(crate) fn recover(
         let read = if state.damaged {
             Err(ReadFailure::Damaged("the log lost entries of this placement".to_owned()))
         } else {
-            read_placement(wal, placement, state, engine, engine_is_new, budget)
+            read_placement(wal, (placement, partition), state, engine, engine_is_new, budget)
         };
         let state = match read {
-            Ok((recovered, complete, memtable, log_time, unreadable)) => {
-                let found = RecoveredCopy { partition, recovered, complete, memtable, log_time, unreadable };
+            Ok(found) => {
                 recovery.found.insert(placement, found);
                 HeldState::SetAside
             }
@@ -84,9 +82,6 @@ pub(crate) fn recover(
     }
     Ok(recovery)
 }
-
-/// Recovered state; the last field is the reason why this version cannot read an entry of the log, if any.
-type Read = (ReplicaState, Position, Memtable, LogTime, Option<String>);
 
 /// Reason why a placement was not read.
 enum ReadFailure {
@@ -128,12 +123,12 @@ impl From<WalError> for ReadFailure {
 
 fn read_placement(
     wal: &Wal,
-    placement: PlacementId,
+    (placement, partition): (PlacementId, PartitionId),
     state: &StreamState,
     engine: &dyn Engine,
     engine_is_new: bool,
     budget: &MemtableBudget,
-) -> Result<Read, ReadFailure> {
+) -> Result<RecoveredCopy, ReadFailure> {
     let words = |error: store::StoreError| error.to_string();
     let position = |key| match state.metas.get(&key) {
         Some(value) => store::read_position(value).map_err(words),
@@ -166,13 +161,10 @@ fn read_placement(
     }
     let stamp = engine.get(placement, row::LOG_TIME_KEY)?;
     let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose().map_err(|error| error.to_string())?;
-    let mut log_time = LogTime::starting_at(stamp.unwrap_or_default());
-    let mut memtable = Memtable::new(complete.seq, budget.clone());
-    // The engine may hold more than this log: a copy that is not in sync yet was pulled with rows above its end.
-    memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
-    memtable.set_engine_position(written.unwrap_or_default());
+    let log_time = LogTime::starting_at(stamp.unwrap_or_default());
+    let mut replay = LogReplay::new(complete, written, log_time, budget.clone());
     let mut runs: Vec<Run> = Vec::new();
-    let (mut last, mut unreadable) = (base.seq, None);
+    let mut last = base.seq;
     let end = state.bounds.map_or(0, |bounds| bounds.last);
     while last.get() < end {
         let from = last.next().ok_or_else(|| "the log has no room after its end".to_owned())?;
@@ -186,20 +178,13 @@ fn read_placement(
                 runs.push(Run { epoch: entry.at.epoch, first: entry.at.seq });
             }
             last = entry.at.seq;
-            if entry.at.seq > complete.seq && unreadable.is_none() {
-                // Copied: records are slices of reads of many records, of which some may be obsolete.
-                match Effect::decode(&Bytes::copy_from_slice(&entry.bytes)) {
-                    Ok(effect) => {
-                        log_time.observe(effect.at);
-                        memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())?;
-                    }
-                    // The record is as it was written: the copy is kept for a version that can read it.
-                    Err(error) => unreadable = Some(archon_host::unreadable(entry.at.seq, &error)),
-                }
-            }
+            // Copied: records are slices of reads of many records, of which some may be obsolete.
+            let decode = || Effect::decode(&Bytes::copy_from_slice(&entry.bytes));
+            replay.take_entry(entry.at.seq, decode).map_err(|error| error.to_string())?;
         }
         // The flusher does not run yet, and the node may have stopped with a longer backlog than memory can hold.
         if budget.is_half_full() && engine.check_disk().is_ok() {
+            let memtable = replay.memtable_mut();
             memtable.commit(committed.seq);
             if let Some(frozen) = memtable.freeze() {
                 flusher::write_frozen(engine, placement, &frozen)?;
@@ -209,8 +194,8 @@ fn read_placement(
     }
     // Everything up to the engine's complete position was committed; later entries are the replica's tail, applied only
     // once a leader has committed them again (PROTOCOL rule 20).
-    let recovered = ReplicaState { epoch, base, runs, last, commit: memtable.committed() };
-    Ok((recovered, complete, memtable, log_time, unreadable))
+    let commit = replay.memtable_mut().committed();
+    Ok(replay.end(partition, ReplicaState { epoch, base, runs, last, commit }))
 }
 
 /// Notes in the log that the engine holds nothing of a copy, before the engine is given anything. If this process ends

@@ -9,9 +9,9 @@ use crate::host::door::Door;
 use crate::mutant::{Mutant, ShellMutant, broken_host};
 use crate::scenario::Scenario;
 use crate::world::World;
-use archon_host::{ENGINE_AHEAD_UNKNOWN, ParkLimits, Partitions, RecoveredCopy, RetentionLimits, Shell};
+use archon_host::{LogReplay, ParkLimits, Partitions, RetentionLimits, Shell};
 use archon_kv::engine::Engine;
-use archon_kv::{Memtable, engine_position, row};
+use archon_kv::{engine_position, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
 use archon_types::{BootId, Millis, PlacementId, ProtocolRange};
 use std::collections::BTreeMap;
@@ -175,32 +175,16 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
         let stamp = machine.disk.engine.get(placement, row::LOG_TIME_KEY).ok().flatten();
         let mut log_time = new_log_time(mutant);
         stamp.and_then(|stamp| row::decode_millis(&stamp).ok()).into_iter().for_each(|at| log_time.observe(at));
-        let mut memtable = Memtable::new(complete.seq, memtable_budget(mutant));
-        let after: Vec<&Entry> = stream.entries.iter().filter(|entry| entry.at.seq > complete.seq).collect();
-        let mut unreadable = None;
-        let taken = after.iter().try_for_each(|entry| match shell.read_entry(&entry.bytes) {
-            Ok(_) if unreadable.is_some() => Ok(()),
-            Ok(effect) => {
-                log_time.observe(effect.at);
-                memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
-            }
-            Err(error) => {
-                unreadable.get_or_insert_with(|| archon_host::unreadable(entry.at.seq, &error));
-                Ok(())
-            }
-        });
-        // Rows of an interrupted copy lie above the log's end.
-        memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
         let written = engine_position(&machine.disk.engine, placement).ok().flatten();
-        memtable.set_engine_position(written.unwrap_or_default());
+        let mut replay = LogReplay::new(complete, written, log_time, memtable_budget(mutant));
+        let after: Vec<&Entry> = stream.entries.iter().filter(|entry| entry.at.seq > complete.seq).collect();
+        let mut entries = after.iter();
+        let taken = entries.try_for_each(|entry| replay.take_entry(entry.at.seq, || shell.read_entry(&entry.bytes)));
         let (partition, recovered) = (stream.partition, stream.recovered());
         match taken {
             Ok(()) => {
                 shell.entries.insert(placement, after.into_iter().cloned().collect());
-                dormant.insert(
-                    placement,
-                    RecoveredCopy { partition, recovered, complete, memtable, log_time, unreadable },
-                );
+                dormant.insert(placement, replay.end(partition, recovered));
             }
             Err(_) => drop(shell.damaged.insert(placement)),
         }

@@ -5,6 +5,7 @@ pub(crate) mod copy_view;
 pub(crate) mod copying;
 mod duty;
 pub(crate) mod local_copy;
+pub(crate) mod log_replay;
 pub(crate) mod pages;
 mod pull;
 pub(crate) mod reconcile;
