@@ -97,8 +97,11 @@ pub enum ConfigError {
     #[error("--id is 0; number the coordinators from 1")]
     IdZero,
     /// This coordinator is not in its own list.
-    #[error("--id {id} is not among --peers {peers}; give every coordinator the same list, itself included")]
-    NotAPeer { id: u64, peers: String },
+    #[error(
+        "coordinator {id} is not among --peers {peers}; to join their quorum, omit --peers and use --join {first}; to \
+         found a quorum with them, add {id}=H:P to --peers, the same list on every coordinator; or correct --id"
+    )]
+    NotAPeer { id: u64, peers: String, first: String },
     /// Too many voters.
     #[error("--peers names {found} coordinators; use 3 or 5, at most {COORDINATORS_MAX}")]
     TooManyPeers { found: usize },
@@ -182,8 +185,9 @@ impl CoordinatorConfig {
 
     fn check_peers(&self, peers: &BTreeMap<u64, String>) -> Result<(), ConfigError> {
         if !peers.contains_key(&self.id) {
+            let first = peers.values().next().cloned().unwrap_or_else(|| "H:P".to_owned());
             let peers: Vec<String> = peers.iter().map(|(id, address)| format!("{id}={address}")).collect();
-            return Err(ConfigError::NotAPeer { id: self.id, peers: peers.join(",") });
+            return Err(ConfigError::NotAPeer { id: self.id, peers: peers.join(","), first });
         }
         if peers.len() > COORDINATORS_MAX {
             return Err(ConfigError::TooManyPeers { found: peers.len() });
@@ -267,7 +271,10 @@ mod tests {
     #[test]
     fn impossible_configuration_is_refused_with_remedy() {
         assert_eq!(config().check(), Ok(()));
-        assert!(CoordinatorConfig { id: 3, ..config() }.check().unwrap_err().to_string().contains("not among --peers"));
+        let absent = CoordinatorConfig { id: 3, ..config() }.check().unwrap_err().to_string();
+        assert!(absent.contains("not among --peers") && absent.contains("--join 127.0.0.1:7001"), "{absent}");
+        let twice = CoordinatorConfig { start: found([(1, "a:1"), (2, "a:1")]), ..config() };
+        assert_eq!(twice.check(), Err(ConfigError::AddressTwice { address: "a:1".to_owned() }));
         for bad in ["nowhere", "host:", ":7", "host:0", "host:99999", "http://a:1"] {
             let config = CoordinatorConfig { start: found([(1, bad)]), ..config() };
             assert!(matches!(config.check(), Err(ConfigError::Address { .. })), "{bad} was accepted");

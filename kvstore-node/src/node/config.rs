@@ -157,7 +157,8 @@ impl NodeConfig {
             redis.check(&self.transport)?;
         }
         if listen.ip().is_unspecified() && self.advertise.is_none() {
-            return Err(wrong("advertise", format!("{listen} cannot be dialled by others; give the address they use")));
+            let remedy = "give the address that they should use, as in --advertise 10.0.0.7:7201";
+            return Err(wrong("advertise", format!("others cannot call {listen}; {remedy}")));
         }
         // Each names two settings, either of which may be the wrong one.
         self.transport.check_own(Role::Node, &self.name).map_err(|detail| wrong("", detail.message))?;
@@ -197,8 +198,8 @@ impl RedisConfig {
         transport.check(&self.listen.to_string()).map_err(|detail| wrong("redis_listen", detail.message))?;
         let Some(address) = &self.advertise else {
             if self.listen.ip().is_unspecified() {
-                let why = format!("{} cannot be dialled by clients; give the address they use", self.listen);
-                return Err(wrong("redis_advertise", why));
+                let remedy = "give the address that they should use, as in --redis-advertise 10.0.0.7:6379";
+                return Err(wrong("redis_advertise", format!("clients cannot call {}; {remedy}", self.listen)));
             }
             return Ok(());
         };

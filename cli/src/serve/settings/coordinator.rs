@@ -53,7 +53,7 @@ impl CoordinatorSettings {
         let MemberLine { connection, args, values } = line;
         let id = required(args.id, "id", "--id 1")?;
         let listen = required(args.listen, "listen", "--listen 127.0.0.1:7101")?;
-        let start = first_start(id, args.peers, args.join, args.learner)?;
+        let start = first_start(args.peers, args.join, args.learner)?;
         let advertise = args.advertise;
         let data_dir = required(args.data_dir, "data_dir", "--data-dir /var/lib/archon/c1")?;
         let transport = transport(connection.insecure, connection.tls_dir.as_deref())?;
@@ -122,7 +122,6 @@ impl CoordinatorSettings {
 
 /// Returns the way in which a coordinator becomes a member, if given.
 fn first_start(
-    id: u64,
     peers: Option<Vec<(u64, String)>>,
     join: Option<Vec<String>>,
     learner: bool,
@@ -134,7 +133,7 @@ fn first_start(
                 "leave out peers to join a quorum that is there, or join to found one",
             ));
         }
-        (Some(peers), None) => FirstStart::Found { peers: founders(id, peers)? },
+        (Some(peers), None) => FirstStart::Found { peers: founders(peers)? },
         (None, Some(through)) => FirstStart::Join { through, learner },
         (None, None) => return Ok(None),
     };
@@ -152,18 +151,8 @@ fn addresses(start: Option<&FirstStart>) -> impl Iterator<Item = (&'static str, 
     peers.chain(through.into_iter().flatten().map(|address| ("join", address.as_str())))
 }
 
-fn founders(id: u64, peers: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {
+fn founders(peers: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {
     let peers = voters(peers)?;
-    if !peers.contains_key(&id) {
-        return Err(Failure::usage(
-            format!("coordinator {id} is not among the peers ({})", ids(&peers)),
-            format!(
-                "to join their quorum, omit --peers and use --join {}; to found a quorum with them, add {id}=H:P to \
-                 the peers, the same list on every coordinator; or correct --id",
-                peers.values().next().map_or("H:P", String::as_str)
-            ),
-        ));
-    }
     if peers.len() == 2 {
         return Err(Failure::usage(
             "two coordinators bear the loss of none: when either is away, the other cannot decide anything",
@@ -263,12 +252,6 @@ impl ExplicitSettings<'_> {
 fn voters(list: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {
     let mut peers = BTreeMap::new();
     for (id, address) in list {
-        if peers.values().any(|other| *other == address) {
-            return Err(Failure::usage(
-                format!("two voters have the address {address}"),
-                "give each coordinator an address of its own in --peers",
-            ));
-        }
         if peers.insert(id, address).is_some() {
             return Err(Failure::usage(
                 format!("voter {id} is named twice in the peers"),
@@ -277,8 +260,4 @@ fn voters(list: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {
         }
     }
     Ok(peers)
-}
-
-fn ids(peers: &BTreeMap<u64, String>) -> String {
-    peers.keys().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }

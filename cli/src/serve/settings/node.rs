@@ -36,12 +36,6 @@ pub(crate) fn node_config(words: &[OsString]) -> Result<NodeConfig, Failure> {
         allowed("advertise", address, &transport)?;
     }
     let redis = redis(args.redis_listen, args.redis_advertise, args.redis_table, &transport)?;
-    if listen.ip().is_unspecified() && args.advertise.is_none() {
-        return Err(Failure::usage(
-            format!("others cannot call {listen}"),
-            "give the address that they should use, as in --advertise 10.0.0.7:7201",
-        ));
-    }
     let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);
     Ok(NodeConfig {
         metrics_listen: args.metrics_listen,
@@ -78,12 +72,6 @@ fn redis(
     allowed("redis-listen", &listen.to_string(), transport)?;
     if let Some(address) = &advertise {
         allowed("redis-advertise", address, transport)?;
-    }
-    if listen.ip().is_unspecified() && advertise.is_none() {
-        return Err(Failure::usage(
-            format!("clients cannot call {listen}"),
-            "give the address that they should use, as in --redis-advertise 10.0.0.7:6379",
-        ));
     }
     Ok(Some(RedisConfig { listen, advertise, table: table.unwrap_or_else(|| DEFAULT_TABLE.to_owned()) }))
 }
