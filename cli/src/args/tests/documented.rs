@@ -1,5 +1,6 @@
-//! Compares pages and packaging with the options: variables, keys and defaults that they name.
+//! Compares pages and packaging with the options: commands, variables, keys and defaults that they name.
 
+use super::fault;
 use crate::args::Cli;
 use crate::serve::settings::MemberKind;
 use clap::{Arg, Command, CommandFactory};
@@ -36,6 +37,33 @@ fn pages() -> Vec<(String, String)> {
 fn visit(command: &Command, each: &mut impl FnMut(&Command, &Arg)) {
     command.get_arguments().for_each(|option| each(command, option));
     command.get_subcommands().for_each(|below| visit(below, each));
+}
+
+/// Returns the commands of `archon` in a page: in code spans, and on lines of code blocks.
+fn commands(page: &str) -> impl Iterator<Item = &str> {
+    let begins = |part: &'static str| move |text: &&str| text.starts_with(part);
+    let spans = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(begins("archon "));
+    let blocks = page.split("\n```").skip(1).step_by(2).flat_map(str::lines).filter(begins("archon "));
+    // Words of a shell: comments, pipes, redirections. Commands with quotes or alternatives need a shell, or a reader.
+    let ends = [" #", " |", " &", " >", " 2>", ";", "\\"];
+    let commands = spans.chain(blocks).filter_map(move |command| {
+        let end = ends.iter().filter_map(|end| command.find(end)).min().unwrap_or(command.len());
+        command[..end].trim_end().strip_prefix("archon ")
+    });
+    commands.filter(|command| !command.contains(['\'', '"', '[', ',']) && !command.starts_with("help"))
+}
+
+#[test]
+fn every_command_of_a_page_parses() {
+    let pages = pages();
+    let all: Vec<_> =
+        pages.iter().flat_map(|(path, page)| commands(page).map(move |command| (path, command))).collect();
+    assert!(all.len() > 80, "only {} commands are found", all.len());
+    let wrong: Vec<String> = all
+        .into_iter()
+        .filter_map(|(path, command)| Some(format!("{path}: `archon {command}`: {}", fault(command)?)))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
