@@ -41,7 +41,7 @@ struct State {
     core: ServiceSession,
     grants: BTreeMap<PartitionId, Grant>,
     /// Callbacks that wait for an answer, by the number of their event.
-    waiting: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
+    waiting: BTreeMap<u64, oneshot::Sender<Result<(), FailedAcquisition>>>,
     /// Ends the present connection.
     cut: CancellationToken,
 }
@@ -129,7 +129,7 @@ impl LiveSession {
         match effect {
             Effect::Acquired { sequence } => resolve(sequence, Ok(())),
             Effect::Refused { sequence, partition, reason } => {
-                resolve(sequence, Err(reason));
+                resolve(sequence, Err(self.failed(reason)));
                 state.grants.remove(&partition);
             }
             Effect::Released { sequence, partition } => {
@@ -179,12 +179,9 @@ impl LiveSession {
         &self.participant_stops
     }
 
-    /// Waits for the stop of the participant, if the service stops. A refusal by a stopping participant is a release, and
-    /// keeps no partition away from the next process.
-    async fn await_stop(&self) {
-        if self.service_stops.is_cancelled() {
-            self.participant_stops.cancelled().await;
-        }
+    /// Returns a failure of an acquisition that happens now.
+    fn failed(&self, reason: String) -> FailedAcquisition {
+        FailedAcquisition { reason, after_stop: self.service_stops.is_cancelled() }
     }
 
     /// Accepts silence for this time until the first heartbeat.
@@ -356,6 +353,13 @@ impl LiveSession {
     }
 }
 
+/// A partition that the service does not acquire.
+struct FailedAcquisition {
+    reason: String,
+    /// The service had asked to stop before.
+    after_stop: bool,
+}
+
 /// Callbacks of the participant. A cancelled callback leaves its entry in `waiting` to `lost`, which follows.
 pub(crate) struct ServiceCallbacks(pub(crate) Arc<LiveSession>);
 
@@ -375,13 +379,16 @@ impl Callbacks for ServiceCallbacks {
             Some(sequence)
         });
         let outcome = match sequence {
-            Some(_) => answer.await.unwrap_or_else(|_| Err("the session with the service has ended".to_owned())),
-            None => Err("no service is connected, or it stops".to_owned()),
+            Some(_) => {
+                answer.await.unwrap_or_else(|_| Err(self.0.failed("the session with the service has ended".into())))
+            }
+            None => Err(self.0.failed("no service is connected, or it stops".into())),
         };
-        if outcome.is_err() {
-            self.0.await_stop().await;
+        if outcome.as_ref().is_err_and(|failed| failed.after_stop) {
+            // A refusal by a stopping participant is a release, and keeps no partition away from the next process.
+            self.0.participant_stops.cancelled().await;
         }
-        outcome.map_err(AcquireError::from)
+        outcome.map_err(|failed| AcquireError::from(failed.reason))
     }
 
     async fn release(&self, grant: Grant, why: ReleaseCause) {
