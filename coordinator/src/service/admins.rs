@@ -93,6 +93,7 @@ impl Admins {
     ) -> Result<Result<(Arc<Session>, Answer), T>> {
         let deadline = Instant::now() + call.within;
         let session = self.context.confirmed(call.within).await?;
+        let mut overtaken = None;
         let responses = loop {
             call.reaches(Stage::Judged);
             let decided = {
@@ -110,12 +111,18 @@ impl Admins {
             };
             match decided {
                 Ok(Ok((id, command))) => {
-                    call.reaches(Stage::Proposed);
                     let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero()
+                        && let Some(responses) = overtaken
+                    {
+                        break responses;
+                    }
+                    call.reaches(Stage::Proposed);
                     let responses = session.propose(Some(id), call.who(), vec![command], left).await?;
                     if !Attempt::is_overtaken(&responses) {
                         break responses;
                     }
+                    overtaken = Some(responses);
                 }
                 Ok(Err(as_it_is)) => {
                     call.reaches(Stage::Idle);

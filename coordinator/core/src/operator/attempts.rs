@@ -57,12 +57,13 @@ impl Attempt {
 }
 
 /// Returns the id of an attempt; the first one has the id of the request. Random ids are too far apart for attempts of
-/// two requests to meet.
+/// two requests to have the same one.
 fn id_of(request: RequestId, attempt: u32) -> RequestId {
     RequestId::new(Uuid::from_u128(request.get().as_u128().wrapping_add(attempt.into())))
 }
 
-/// Returns false for a command that loses data: an operator accepts the loss for the rows as they were.
+/// Returns false for a command that loses data, as an operator accepts the loss for the rows as they were, and for a
+/// change of the quorum, which was decided by the health of its members as well.
 const fn may_repeat(command: &Command) -> bool {
-    !matches!(command, Command::NodeLost { .. } | Command::AcceptLoss { .. })
+    !matches!(command, Command::NodeLost { .. } | Command::AcceptLoss { .. } | Command::ChangeQuorum { .. })
 }
