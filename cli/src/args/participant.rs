@@ -113,7 +113,9 @@ impl ParticipantArgs {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
                 let directory = directory.display();
-                let message = format!("--write-map names the file {shown}, but {directory} is no directory");
+                let message = format!(
+                    "--write-map names the file {shown}, but {directory} is not a directory, or does not exist"
+                );
                 return Err(Failure::usage(message, format!("create it: mkdir -p {directory}")));
             }
             files.push(MapFile { table: table.clone(), path: path.clone(), format: *format });

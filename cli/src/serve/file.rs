@@ -110,8 +110,7 @@ impl ConfigFile {
 
     /// Returns true if the file is well formed and has such a key.
     pub(crate) fn has_key(&self, is: impl Fn(&str) -> bool) -> bool {
-        let keys: toml::Table = self.text.parse().unwrap_or_default();
-        keys.keys().any(|key| is(key))
+        DeTable::parse(&self.text).is_ok_and(|keys| keys.get_ref().keys().any(|key| is(key.get_ref())))
     }
 
     /// Returns a value as words of the command line.
@@ -120,6 +119,9 @@ impl ConfigFile {
             return Ok(vec![self.word(option, value)?]);
         }
         match value.get_ref() {
+            DeValue::Array(items) if items.is_empty() => {
+                Err(self.refuse(option, value, "the list is empty; name at least one, or remove the key"))
+            }
             DeValue::Array(items) => items.iter().map(|item| self.word(option, item)).collect(),
             other => Err(self.refuse(option, value, &format!("expected a list in [ ], found {}", shown(other)))),
         }
@@ -288,6 +290,7 @@ mod tests {
             ("id = 1\n\nlearner = \"yes\"\n", "learner: expected true or false, found the text \"yes\""),
             ("id = 1\n\ndata_dir = 1\n", "data_dir: expected a text in quotes, found the number 1"),
             ("id = 1\n\npeers = \"1=a:1\"\n", "peers: expected a list in [ ], found the text \"1=a:1\""),
+            ("id = 1\n\npeers = []\n", "peers: the list is empty; name at least one, or remove the key"),
             ("peers = [\n\"1=a:1\",\n\"2\"]\n", "peers: \"2\" is not a voter; write ID=H:P, as in 1=127.0.0.1:7101"),
             ("id = 1\n\ndata_dir = \"\"\n", "data_dir: a value is missing"),
         ] {

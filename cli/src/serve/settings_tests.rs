@@ -144,7 +144,7 @@ fn peers_must_be_distinct_and_more_than_two() {
     let peers = |list| coordinator(&["--id", "1", "--listen", "127.0.0.1:1", "--data-dir", "d", "--peers", list]);
     assert!(peers("1=127.0.0.1:1,1=127.0.0.1:2").unwrap_err().message.contains("named twice"));
     let two = peers("1=127.0.0.1:1,2=127.0.0.1:2").unwrap_err();
-    assert!(two.message.contains("bear the loss of none") && two.remedy.unwrap().contains("3 or 5"));
+    assert!(two.message.contains("tolerate no failure") && two.remedy.unwrap().contains("3 or 5"));
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn map_files_that_no_proxy_could_use_are_refused() {
         (&["--table", "jobs", "--table", "carts", "--write-map", "a.json"], "write --write-map jobs=a.json"),
         (&["--table", "jobs", "--write-map", "carts=a.json"], "which no --table names"),
         (&["--table", "jobs", "--write-map", "a.json", "--write-map", "jobs=a.json"], "twice"),
-        (&["--table", "jobs", "--write-map", "/nosuch/a.json"], "/nosuch is no directory"),
+        (&["--table", "jobs", "--write-map", "/nosuch/a.json"], "/nosuch is not a directory"),
     ] {
         let output = archon(&[&plain[..], more].concat());
         assert_eq!(code(&output), 2, "{more:?}: {output:?}");

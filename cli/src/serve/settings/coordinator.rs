@@ -155,7 +155,7 @@ fn founders(peers: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure>
     let peers = voters(peers)?;
     if peers.len() == 2 {
         return Err(Failure::usage(
-            "two coordinators bear the loss of none: when either is away, the other cannot decide anything",
+            "two coordinators tolerate no failure: when either is away, the other cannot decide anything",
             "name 3 or 5 in --peers, or 1 to try things out",
         ));
     }
